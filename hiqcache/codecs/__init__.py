@@ -1,0 +1,49 @@
+"""The codecs by their short names.
+
+A package can bring its own: an entry point of the group ``hiqcache.codecs`` whose name is the
+codec's ``id`` and whose value is a :class:`~hiqcache.codecs.base.KVCodec` subclass.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from hiqcache.codecs.base import KVCodec
+from hiqcache.codecs.int8 import Int8Codec
+from hiqcache.geometry import KVGeometry
+
+_BUILT_IN: dict[str, type[KVCodec]] = {Int8Codec.id: Int8Codec}
+_ENTRY_POINTS = "hiqcache.codecs"
+
+__all__ = ["KVCodec", "codec_class", "codec_names", "make_codec"]
+
+
+def codec_names() -> list[str]:
+    """Short names of all codecs that a server can be started with."""
+    return [*_BUILT_IN, *sorted(e.name for e in entry_points(group=_ENTRY_POINTS))]
+
+
+def codec_class(name: str) -> type[KVCodec]:
+    """Class of the codec ``name``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name; the message lists the known ones.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for entry in entry_points(group=_ENTRY_POINTS, name=name):
+        return entry.load()
+    raise ValueError(f"unknown codec {name!r}; choose from {', '.join(codec_names())}")
+
+
+def make_codec(name: str, geometry: KVGeometry) -> KVCodec:
+    """Build the codec ``name`` for ``geometry``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or a geometry that the codec cannot serve.
+    """
+    return codec_class(name)(geometry)
