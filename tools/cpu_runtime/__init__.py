@@ -1,0 +1,1 @@
+"""What lets stock SGLang start on a machine without a GPU, and the environment it does so in."""
