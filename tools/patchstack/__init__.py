@@ -1,0 +1,20 @@
+"""The patch stack: ordered patches on top of a pinned SGLang release, applied and exported.
+
+Layers, each of which imports only those above it:
+
+========================  ==========================================================
+``errors``, ``command``   the one error type; how an error becomes a line and a code
+``report``                progress on standard error
+``gitenv``                git without the user's configuration
+``context``               every path
+``revisions``             ``patches/revisions.toml``: the supported releases
+``mail``                  one commit <-> one mail patch
+``series``, ``lock``      ``patches/<revision>/``: the patches; what they must give
+``upstream``, ``base``    the release's wheel; the commit made of its files
+``build``                 patches to commits, in the object database alone
+``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one
+``wheel``                 the patched release and hiqcache itself, ready for pip
+``applying``              the whole of ``tools/apply.py``
+``exporting``             the whole of ``tools/export.py``
+========================  ==========================================================
+"""

@@ -1,0 +1,134 @@
+"""What a user did to a tree that the tools made, looked for in every place where work can hide.
+
+The tree's own index is not trusted: ``assume-unchanged`` and ``skip-worktree`` make git overlook
+an edit. The files are compared through a fresh one. Nothing under the tree is written.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import Exit, ToolError
+from patchstack.gitenv import Repository
+
+BASE_REF = "refs/hiqcache/base"
+HEAD_REF = "refs/hiqcache/head"
+# What running the code leaves behind; everything else in a tree is somebody's work.
+IGNORED = ("__pycache__/", "*.pyc")
+
+_SHOWN = 3
+_KINDS = {"A": "staged", "D": "deleted", "M": "modified", "T": "modified"}
+_UNFINISHED = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "rebase-apply",
+    "rebase-merge",
+    "sequencer",
+    "index.lock",
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree that the tools made.
+
+    Parameters
+    ----------
+    repository
+        Its git repository and files.
+    base, recorded, head
+        The base commit, the head that the tools left, and where ``HEAD`` is now.
+    """
+
+    repository: Repository
+    base: str
+    recorded: str
+    head: str
+
+    @property
+    def path(self) -> Path:
+        """The folder of the files."""
+        assert self.repository.work_tree is not None
+        return self.repository.work_tree
+
+
+def open_tree(path: Path) -> Tree | None:
+    """Return the tree at ``path`` if the tools made it, or None for any other folder."""
+    git_dir = _git_dir(path)
+    if git_dir is None:
+        return None
+    repository = Repository(git_dir, path)
+    base, recorded, head = (repository.resolve(name) for name in (BASE_REF, HEAD_REF, "HEAD"))
+    if base is None or recorded is None or head is None:
+        return None
+    return Tree(repository, base, recorded, head)
+
+
+def user_changes(tree: Tree) -> list[str]:
+    """Return every uncommitted or unfinished thing in ``tree``, each in a few words."""
+    git_dir = tree.repository.git_dir
+    unfinished = [f"{name} (unfinished)" for name in _UNFINISHED if (git_dir / name).exists()]
+    return unfinished + _changed_files(tree)
+
+
+def other_work(tree: Tree) -> list[str]:
+    """Return what only ``tree`` holds besides its files: branches, stashes, linked trees."""
+    names = tree.repository.line("for-each-ref", "--format=%(refname)", f"--no-merged={tree.head}")
+    ours = (BASE_REF, HEAD_REF)
+    work = [name for name in names.splitlines() if name not in ours]
+    linked = tree.repository.git_dir / "worktrees"
+    if linked.is_dir():
+        work += [f"linked worktree {path.name}" for path in sorted(linked.iterdir())]
+    return work
+
+
+def summary(found: list[str]) -> str:
+    """Return the first few of ``found`` and how many more there are."""
+    more = len(found) - _SHOWN
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def refuse(path: Path, what: str, hint: str) -> ToolError:
+    """Return the error that leaves ``path`` to the user."""
+    return ToolError(f"{path} {what}; nothing was touched", hint, Exit.USER_CHANGES)
+
+
+def _git_dir(path: Path) -> Path | None:
+    """Return the repository of a tree; a linked worktree has a file in its place."""
+    own = path / ".git"
+    if own.is_dir():
+        return own
+    if own.is_file() and (text := own.read_text("utf-8", "replace")).startswith("gitdir: "):
+        return path / text.removeprefix("gitdir: ").strip()
+    return None
+
+
+def _changed_files(tree: Tree) -> list[str]:
+    repository = tree.repository
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = {"GIT_INDEX_FILE": os.fspath(Path(folder) / "index")}
+        repository.run("read-tree", tree.head, env=fresh)
+        repository.ask("update-index", "-q", "--refresh", env=fresh)
+        found |= _statuses(repository.run("diff-files", "--name-status", "-z", env=fresh))
+        patterns = [f"--exclude={pattern}" for pattern in IGNORED]
+        others = repository.run("ls-files", "--others", "-z", *patterns, env=fresh)
+    for name in others.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        found.setdefault(name, "untracked")
+    staged = repository.run("diff-index", "--cached", "--name-status", "-z", tree.head)
+    for name in _statuses(staged):
+        found.setdefault(name, "staged")
+    return [f"{name} ({kind})" for name, kind in sorted(found.items())]
+
+
+def _statuses(output: bytes) -> dict[str, str]:
+    fields = output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return {
+        name: _KINDS.get(status, "changed")
+        for status, name in zip(fields[::2], fields[1::2], strict=True)
+    }

@@ -1,0 +1,73 @@
+"""Every path that the tools use, decided once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where things are.
+
+    Parameters
+    ----------
+    root
+        The project: its ``pyproject.toml`` and the default output folder ``build``.
+    patches
+        ``revisions.toml`` and one folder per revision.
+    cache
+        What can be had again: wheels and the repository of base commits. Removing it is safe.
+    """
+
+    root: Path
+    patches: Path
+    cache: Path
+
+    @classmethod
+    def default(cls) -> Context:
+        """Return the paths of this checkout and this user."""
+        return cls(root=ROOT, patches=ROOT / "patches", cache=_user_cache())
+
+    @property
+    def revisions_file(self) -> Path:
+        """The file that pins every supported release."""
+        return self.patches / "revisions.toml"
+
+    @property
+    def repository(self) -> Path:
+        """The bare repository in which patches become commits."""
+        return self.cache / "sglang.git"
+
+    @property
+    def wheels(self) -> Path:
+        """The folder of the releases' wheels."""
+        return self.cache / "wheels"
+
+    @property
+    def dist(self) -> Path:
+        """Where wheels are written unless the user says otherwise."""
+        return self.root / "build" / "dist"
+
+    def series_dir(self, revision: str) -> Path:
+        """Return the folder of a revision's patches."""
+        return self.patches / revision
+
+    def target(self, revision: str) -> Path:
+        """Return where a revision's tree goes unless the user says otherwise."""
+        return self.root / "build" / revision
+
+    def show(self, path: Path) -> str:
+        """Return ``path`` as a message names it: short inside the project, full elsewhere."""
+        return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
+
+
+def _user_cache() -> Path:
+    own = os.environ.get("HIQCACHE_CACHE")
+    if own:
+        return Path(own).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache").absolute() / "hiqcache"

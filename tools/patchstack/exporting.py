@@ -1,0 +1,204 @@
+"""From the commits of a tree to ``patches/<revision>/``: the whole of ``tools/export.py``.
+
+The commits are read through a scratch repository that borrows the tree's objects, so that nothing
+in the tree's configuration, attributes or replacements can alter the patches. The patches are
+applied again there and compared with the commits before any file of the project changes.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.base import Point, base_point
+from patchstack.build import Stack, build_stack
+from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
+from patchstack.context import Context
+from patchstack.errors import Exit, ToolError
+from patchstack.gitenv import Repository
+from patchstack.lock import LOCK, write_lock
+from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
+from patchstack.report import Progress
+from patchstack.revisions import load_revisions
+from patchstack.series import SERIES, PatchFile, patch_name
+
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_COMPARED = {"author": "%an%n%ae", "date": "%ad", "message": "%B"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit to export.
+
+    Parameters
+    ----------
+    id
+        The commit.
+    title
+        How a message names it: abbreviated id and subject.
+    slug
+        Its identity as a patch.
+    """
+
+    id: str
+    title: str
+    slug: str
+
+
+def export_revision(
+    context: Context, name: str, tree_path: Path | None, progress: Progress
+) -> Path:
+    """Write the series of a revision from the commits of a tree and return its folder."""
+    revision = load_revisions(context.revisions_file).get(name)
+    base, folder = base_point(revision), context.series_dir(revision.name)
+    path = (tree_path or context.target(revision.name)).resolve()
+    tree = _open(path, base, revision.name)
+    with _scratch(tree) as scratch:
+        commits = _commits(scratch, tree, base)
+        patches = tuple(
+            PatchFile(patch_name(number, commit.slug), format_mail(scratch, commit.id))
+            for number, commit in enumerate(commits, 1)
+        )
+        stack = build_stack(scratch, base, patches, Progress(quiet=True))
+        for commit, patch in zip(commits, stack.patches, strict=True):
+            _compare(scratch, commit, patch.commit)
+    if _write(folder, patches, stack):
+        progress.say(f"{len(patches)} patches written to {context.show(folder)}")
+    else:
+        progress.say(f"{context.show(folder)} is up to date")
+    return folder
+
+
+def _open(path: Path, base: Point, revision: str) -> Tree:
+    tree = open_tree(path)
+    if tree is None:
+        raise ToolError(
+            f"{path} is not a tree made by apply.py",
+            f"run tools/apply.py --rev {revision}, or name the tree with --tree",
+            Exit.USAGE,
+        )
+    if tree.base != base.commit:
+        raise ToolError(
+            f"{path} starts from {tree.base[:12]}, which is not the base of {revision}",
+            "export it with the revision that it was made for, or run tools/apply.py again",
+            Exit.UPSTREAM,
+        )
+    if found := user_changes(tree):
+        raise refuse(path, f"has changes that no commit holds: {summary(found)}", "commit them")
+    return tree
+
+
+@contextmanager
+def _scratch(tree: Tree) -> Iterator[Repository]:
+    """Give a throw-away repository that sees the tree's objects and nothing else of it."""
+    objects = tree.repository.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Repository.create(Path(folder) / "scratch.git")
+        borrowed = scratch.git_dir / "objects" / "info" / "alternates"
+        borrowed.write_text(f"{objects}\n", "utf-8")
+        yield scratch
+
+
+def _commits(scratch: Repository, tree: Tree, base: Point) -> list[Commit]:
+    """Return the commits on top of the base, each fit to become a patch."""
+    span = f"{base.commit}..{tree.head}"
+    if scratch.ask("merge-base", "--is-ancestor", base.commit, tree.head).status != 0:
+        raise _finding(f"HEAD of {tree.path} does not build on the base", "rebase it")
+    merges = scratch.line("rev-list", "--merges", span).split()
+    if merges:
+        raise _finding(f"{_title(scratch, merges[0])} is a merge", "rebase it into single commits")
+    ids = scratch.line("rev-list", "--reverse", "--topo-order", span).split()
+    if not ids:
+        raise _finding(f"{tree.path} has no commits on top of the base", "commit your change there")
+    commits = [_commit(scratch, commit) for commit in ids]
+    slugs = [commit.slug for commit in commits]
+    for commit in commits:
+        if slugs.count(commit.slug) > 1:
+            raise _finding(
+                f"{commit.title}: {SLUG_TRAILER}: {commit.slug} is used twice", "rename it"
+            )
+    return commits
+
+
+def _commit(scratch: Repository, commit: str) -> Commit:
+    title = _title(scratch, commit)
+    trailers = read_trailers(scratch, scratch.run("log", "-1", "--format=%B", commit))
+    missing = [name for name in TRAILERS if not trailers.get(name)]
+    if missing:
+        hint = "add it to the last paragraph of the message (git commit --amend, git rebase -i)"
+        raise _finding(f"{title} has no {missing[0]}: trailer", hint)
+    if not _SLUG.fullmatch(trailers[SLUG_TRAILER]):
+        raise _finding(
+            f"{title}: {SLUG_TRAILER}: {trailers[SLUG_TRAILER]} is not a slug",
+            "use lower-case words joined by hyphens",
+        )
+    if scratch.ask("diff-tree", "--quiet", f"{commit}^", commit).status == 0:
+        raise _finding(f"{title} changes nothing", "drop it")
+    return Commit(commit, title, trailers[SLUG_TRAILER])
+
+
+def _title(scratch: Repository, commit: str) -> str:
+    return scratch.line("log", "-1", "--abbrev=12", "--format=%h (%s)", commit)
+
+
+def _compare(scratch: Repository, commit: Commit, again: str) -> None:
+    """Refuse a commit that does not survive being a mail."""
+    if scratch.line("rev-parse", f"{commit.id}^{{tree}}") != scratch.line(
+        "rev-parse", f"{again}^{{tree}}"
+    ):
+        raise _finding(f"{commit.title} loses content as a mail patch", "split the change")
+    for what, pattern in _COMPARED.items():
+        options = ("log", "-1", "--date=raw", f"--format={pattern}")
+        if scratch.run(*options, commit.id) != scratch.run(*options, again):
+            raise _finding(
+                f"{commit.title} loses its {what} as a mail patch",
+                "reword it without lines that mail reads as its own (---, From:, diff)",
+            )
+
+
+def _write(folder: Path, patches: tuple[PatchFile, ...], stack: Stack) -> bool:
+    """Put the series into ``folder`` in one step; return whether anything changed."""
+    files = {patch.name: patch.data for patch in patches}
+    files[SERIES] = _series_text(folder, patches).encode()
+    files[LOCK] = write_lock(stack).encode()
+    kept = {
+        path.name: path.read_bytes()
+        for path in (folder.iterdir() if folder.is_dir() else ())
+        if path.is_file() and path.name not in files
+    }
+    stale = [name for name in kept if name.endswith(".patch")]
+    same = (folder / name for name in files)
+    if not stale and all(p.is_file() and p.read_bytes() == files[p.name] for p in same):
+        return False
+    for name in stale:
+        del kept[name]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        fresh, old = Path(temporary) / "new", Path(temporary) / "old"
+        fresh.mkdir()
+        for name, data in {**kept, **files}.items():
+            (fresh / name).write_bytes(data)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+    return True
+
+
+def _series_text(folder: Path, patches: tuple[PatchFile, ...]) -> str:
+    """Return the new listing under the comment that the old one starts with."""
+    listing = folder / SERIES
+    lines = listing.read_text("utf-8").splitlines() if listing.is_file() else []
+    comment = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comment.append(line)
+    return "".join(f"{line}\n" for line in [*comment, *(patch.name for patch in patches)])
+
+
+def _finding(message: str, hint: str) -> ToolError:
+    return ToolError(message, hint, Exit.FINDINGS)

@@ -1,0 +1,116 @@
+"""A patched tree in the place that the user wants it, or nothing changed there at all.
+
+The tree is a repository of its own, made under another name beside its place and renamed into
+it, so that it is never seen half done and does not need the cache afterwards. What is already
+there is replaced only if the tools made it and it holds nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from patchstack.build import Stack
+from patchstack.changes import (
+    BASE_REF,
+    HEAD_REF,
+    IGNORED,
+    Tree,
+    open_tree,
+    other_work,
+    refuse,
+    summary,
+    user_changes,
+)
+from patchstack.gitenv import Repository
+
+_FINGERPRINT = "--format=%T%n%an%n%ae%n%ad%n%B"
+
+
+def inspect_target(target: Path, revision: str) -> Tree | None:
+    """Return the tree that is at ``target``, or None where there is nothing.
+
+    Raises
+    ------
+    ToolError
+        If it is not a tree of ours, or if the user has changed its files.
+    """
+    elsewhere = "choose another folder with --target, or move this one away"
+    if target.is_dir():
+        if not any(target.iterdir()):
+            return None
+    elif not os.path.lexists(target):
+        return None
+    else:
+        raise refuse(target, "is not a folder", elsewhere)
+    tree = open_tree(target) if (target / ".git").is_dir() else None
+    if tree is None:
+        raise refuse(target, "is not empty and was not made by apply.py", elsewhere)
+    keep = f"commit and run tools/export.py --rev {revision}, or move the folder away"
+    if found := user_changes(tree):
+        raise refuse(target, f"has changes of yours: {summary(found)}", keep)
+    if found := other_work(tree):
+        raise refuse(target, f"has work that is not in HEAD: {summary(found)}", keep)
+    return tree
+
+
+def is_current(tree: Tree, stack: Stack) -> bool:
+    """Return whether ``tree`` already is what would be published."""
+    head, base = stack.head.commit, stack.base.commit
+    return (tree.head, tree.recorded, tree.base) == (head, head, base)
+
+
+def refuse_commits(tree: Tree, stack: Stack, store: Repository, revision: str) -> None:
+    """Refuse to replace commits that the user has not exported yet."""
+    if tree.head in (tree.recorded, stack.head.commit):
+        return
+    if _fingerprints(tree.repository, tree.base, tree.head) == _fingerprints(
+        store, stack.base.commit, stack.head.commit
+    ):
+        return  # the user's commits are the series itself, exported
+    span = f"{tree.recorded}..{tree.head}"
+    subjects = tree.repository.run("log", "--format=%s", span).decode("utf-8", "replace")
+    found = summary(subjects.splitlines()) or f"HEAD was moved to {tree.head[:12]}"
+    hint = f"run tools/export.py --rev {revision}, or move the folder away"
+    raise refuse(tree.path, f"has commits of yours: {found}", hint)
+
+
+def publish(store: Repository, stack: Stack, target: Path) -> None:
+    """Put the tree of ``stack`` at ``target``, in place of what is there.
+
+    The caller has made sure that nothing of the user's is there.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+        fresh, old = Path(folder) / "tree", Path(folder) / "old"
+        _make_tree(store, stack, fresh)
+        replaced = target.exists()
+        if replaced:
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except BaseException:
+            if replaced:
+                old.rename(target)
+            raise
+
+
+def _make_tree(store: Repository, stack: Stack, path: Path) -> None:
+    path.mkdir()
+    tree = Repository.create(path / ".git", path)
+    wanted = [f"{stack.base.commit}:{BASE_REF}", f"{stack.head.commit}:{HEAD_REF}"]
+    tree.run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(store.git_dir), *wanted)
+    info = tree.git_dir / "info"
+    info.mkdir(exist_ok=True)
+    (info / "exclude").write_text("".join(f"{pattern}\n" for pattern in IGNORED), "utf-8")
+    # Whatever the user's core.autocrlf says, a commit made here keeps the bytes of the files.
+    (info / "attributes").write_text("* -text\n", "utf-8")
+    tree.run("update-ref", "--no-deref", "HEAD", stack.head.commit)
+    tree.run("read-tree", "-m", "-u", "HEAD")
+
+
+def _fingerprints(repository: Repository, base: str, head: str) -> bytes:
+    """Return what each commit says and holds, whoever committed it."""
+    options = ("--reverse", "--topo-order", "--date=raw", "-z", _FINGERPRINT)
+    return repository.run("log", *options, f"{base}..{head}")

@@ -1,0 +1,159 @@
+"""``patches/revisions.toml``: which SGLang releases are supported and what each one is, exactly.
+
+A release is pinned twice. The sha256 of each platform's wheel says which file may be used; the
+git tree id of ``sglang/`` says what every one of those files must contain, so that a base commit
+is the same whichever wheel it was made from.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from patchstack.errors import Exit, ToolError
+
+PIN = "pin"
+
+
+@dataclass(frozen=True)
+class PinnedWheel:
+    """One platform's wheel of a release.
+
+    Parameters
+    ----------
+    name
+        The file's name.
+    sha256
+        The file's digest.
+    """
+
+    name: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        try:
+            parse_wheel_filename(self.name)
+        except InvalidWheelFilename as error:
+            raise ValueError(str(error)) from None
+        _require(r"[0-9a-f]{64}", self.sha256, f"sha256 of {self.name}")
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """What the wheel can be installed on."""
+        return parse_wheel_filename(self.name)[3]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One supported release of SGLang.
+
+    Parameters
+    ----------
+    name
+        What the user calls it, ``v0.5.23``; also the folder of its patches.
+    version
+        The version on the package index.
+    date
+        The date of the base commit, fixed so that its id is.
+    build
+        Which build of the patched release this is: the N of ``0.5.23+hiqcache.N``.
+    tree
+        The git tree id of ``sglang/`` without what the release's build generates.
+    wheels
+        The release's wheels, at least one.
+    """
+
+    name: str
+    version: str
+    date: datetime
+    build: int
+    tree: str
+    wheels: tuple[PinnedWheel, ...]
+
+    def __post_init__(self) -> None:
+        _require(r"v[0-9][0-9a-z.]*", self.name, "name")
+        _require(r"[0-9][0-9a-z.]*", self.version, "version")
+        _require(r"[0-9a-f]{40}", self.tree, "tree")
+        if self.date.tzinfo is None:
+            raise ValueError("date has no time zone")
+        if type(self.build) is not int or self.build < 1:
+            raise ValueError("build is not a positive integer")
+        if not self.wheels:
+            raise ValueError("wheels is empty")
+
+    @property
+    def patched_version(self) -> str:
+        """The version of the patched release."""
+        return f"{self.version}+hiqcache.{self.build}"
+
+    @classmethod
+    def parse(cls, name: str, table: dict[str, Any]) -> Revision:
+        """Build a revision from its table in the file."""
+        known = {"version", "date", "build", "tree", "wheels"}
+        if table.keys() != known:
+            raise ValueError(f"has {sorted(table)}, wants {sorted(known)}")
+        if not isinstance(table["date"], datetime) or not isinstance(table["wheels"], dict):
+            raise ValueError("date is not a date, or wheels is not a table")
+        wheels = tuple(PinnedWheel(*item) for item in sorted(table["wheels"].items()))
+        return cls(name=name, **{**table, "wheels": wheels})
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """Every supported release.
+
+    Parameters
+    ----------
+    pin
+        The name of the one that ``--rev pin`` means.
+    supported
+        The releases, in the order of the file.
+    """
+
+    pin: str
+    supported: tuple[Revision, ...]
+
+    def __post_init__(self) -> None:
+        if self.pin not in [revision.name for revision in self.supported]:
+            raise ValueError(f"pin {self.pin!r} is none of the revisions")
+
+    def get(self, name: str) -> Revision:
+        """Return the release called ``name``, which may be ``pin``."""
+        wanted = self.pin if name == PIN else name
+        for revision in self.supported:
+            if revision.name == wanted:
+                return revision
+        choices = ", ".join([PIN, *(revision.name for revision in self.supported)])
+        raise ToolError(f"unknown revision {name!r}", f"choose one of {choices}", Exit.USAGE)
+
+
+def load_revisions(path: Path) -> Revisions:
+    """Read and check the file.
+
+    Parameters
+    ----------
+    path
+        ``patches/revisions.toml``.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+        named = table["revisions"].items()
+        return Revisions(table["pin"], tuple(Revision.parse(*item) for item in named))
+    except (OSError, UnicodeDecodeError, KeyError, AttributeError, TypeError, ValueError) as error:
+        raise ToolError(
+            f"{path} cannot be used: {type(error).__name__}: {error}",
+            "restore it with git checkout",
+            Exit.UPSTREAM,
+        ) from None
+
+
+def _require(pattern: str, value: object, what: str) -> None:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{what} is {value!r}")

@@ -1,0 +1,118 @@
+"""The release's wheel: chosen by platform, fetched by pip, used only with the pinned digest."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.tags import sys_tags
+
+from patchstack.context import Context
+from patchstack.errors import Exit, ToolError
+from patchstack.report import Progress
+from patchstack.revisions import PinnedWheel, Revision
+
+
+def fitting_wheel(revision: Revision) -> PinnedWheel | None:
+    """Return the wheel that this interpreter would install, if one is pinned."""
+    for tag in sys_tags():
+        for wheel in revision.wheels:
+            if tag in wheel.tags:
+                return wheel
+    return None
+
+
+def fetch_wheel(
+    context: Context,
+    revision: Revision,
+    wheel: PinnedWheel,
+    *,
+    offline: bool,
+    progress: Progress,
+) -> Path:
+    """Return the wheel's file in the cache, after fetching it there if it is not.
+
+    A cached file with another digest than the pinned one is never used: it is fetched again, or
+    refused when ``offline``.
+    """
+    cached = context.wheels / wheel.name
+    damaged = cached.exists() and file_sha256(cached) != wheel.sha256
+    if cached.exists() and not damaged:
+        return cached
+    if offline:
+        state = "is damaged" if damaged else "is not in the cache"
+        raise ToolError(f"{wheel.name} {state}", "run again without --offline", Exit.UPSTREAM)
+    if damaged:
+        progress.say(f"{wheel.name} is damaged in the cache; fetching it again")
+    context.wheels.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=context.wheels, prefix=".fetch-") as folder:
+        fetched = _download(revision, wheel, Path(folder), progress)
+        digest = file_sha256(fetched)
+        if digest != wheel.sha256:
+            raise ToolError(
+                f"{wheel.name} has sha256 {digest}, but revisions.toml pins {wheel.sha256}",
+                "find out who changed the release before you trust either",
+                Exit.UPSTREAM,
+            )
+        fetched.replace(cached)
+    return cached
+
+
+def file_sha256(path: Path) -> str:
+    """Return a file's sha256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Progress) -> Path:
+    progress.say(f"fetching {wheel.name}")
+    # -P: a pip.py in the current folder is not pip.
+    command = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check"]
+    command += ["--no-input", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    command += _foreign_platform(revision, wheel)
+    done = subprocess.run(
+        [*command, f"sglang=={revision.version}"],
+        stdin=subprocess.DEVNULL,
+        # pip draws its bar on standard output; ours is kept for the result.
+        stdout=sys.stderr.fileno() if progress.live else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ToolError(
+            f"pip cannot fetch sglang=={revision.version} ({_reason(done.stderr)})",
+            "check the network and pip's index settings, then run again",
+            Exit.UPSTREAM,
+        )
+    fetched = folder / wheel.name
+    if not fetched.exists():
+        names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
+        raise ToolError(
+            f"pip fetched {names} in place of {wheel.name}",
+            "check pip's index settings, then run again",
+            Exit.UPSTREAM,
+        )
+    return fetched
+
+
+def _foreign_platform(revision: Revision, wheel: PinnedWheel) -> list[str]:
+    """Return the options that make pip fetch ``wheel`` where it does not fit."""
+    if wheel == fitting_wheel(revision):
+        return []
+    tags = sorted(wheel.tags, key=str)
+    options = ["--implementation", tags[0].interpreter[:2], "--abi", tags[0].abi]
+    options += ["--python-version", tags[0].interpreter[2:]]
+    for tag in tags:
+        options += ["--platform", tag.platform]
+    return options
+
+
+def _reason(stderr: str) -> str:
+    """Return the line of pip's that says most: its last error, or else its last line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["pip gave no reason"])[-1]
