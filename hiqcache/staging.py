@@ -12,13 +12,16 @@ ordered behind its last use; the two directions, which SGLang runs on two stream
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from hiqcache.codecs.base import KVCodec
+
+logger = logging.getLogger(__name__)
 
 #: Tokens of one chunk. On a CPU a chunk's temporaries should stay in cache; on a GPU a chunk
 #: should be large against a kernel launch. At 8 heads x 128, 36 layers and 1024 tokens the backup
@@ -27,14 +30,9 @@ CHUNK_TOKENS = {"cpu": 256}
 DEFAULT_CHUNK_TOKENS = 1024
 
 
-class Mover(Protocol):
-    """Copies records between a staging buffer and the host pool, on the current stream."""
-
-    def store(self, staging_rows: torch.Tensor, host_indices: torch.Tensor) -> None:
-        """Copy rows of the backup buffer, all layers, to the host slots."""
-
-    def fetch(self, layer: int, staging_rows: torch.Tensor, host_indices: torch.Tensor) -> None:
-        """Copy one layer of the host slots to rows of the load buffer."""
+#: ``move(host_indices, staging_rows)`` copies records between those slots of the host pool and
+#: those rows of a staging buffer, on the current stream.
+Move = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,16 @@ class StagedTransfer:
             torch.device(d): torch.arange(self.chunk_tokens, dtype=torch.int64, device=d)
             for d in {device, torch.device("cpu")}
         }
+        logger.info("L2 codec %s", self.summary())
 
     @property
     def backup_records(self) -> torch.Tensor:
-        """``[2, layers, chunk_tokens, record_bytes]`` uint8 that ``Mover.store`` reads."""
+        """``[2, layers, chunk_tokens, record_bytes]`` uint8 that ``store`` reads."""
         return self._backup.records
 
     @property
     def load_records(self) -> torch.Tensor:
-        """``[2, 1, chunk_tokens, record_bytes]`` uint8 that ``Mover.fetch`` writes."""
+        """``[2, 1, chunk_tokens, record_bytes]`` uint8 that ``fetch`` writes."""
         return self._load.records
 
     @property
@@ -106,13 +105,22 @@ class StagedTransfer:
         """Device bytes of the two staging buffers."""
         return self._backup.records.nbytes + self._load.records.nbytes
 
+    def summary(self) -> str:
+        """One line for a server's log."""
+        g, c = self.codec.geometry, self.codec
+        return (
+            f"{c.id}, {c.bytes_per_token} B/token ({g.bytes_per_token} raw, "
+            f"{g.bytes_per_token / c.bytes_per_token:.3f}x), records of {c.record_bytes} B, "
+            f"{self.nbytes / 2**20:.1f} MiB of staging"
+        )
+
     def backup(
         self,
         keys: Sequence[torch.Tensor],
         values: Sequence[torch.Tensor],
         device_indices: torch.Tensor,
         host_indices: torch.Tensor,
-        mover: Mover,
+        store: Move,
     ) -> None:
         """Encode the tokens of all layers and store their records.
 
@@ -122,8 +130,8 @@ class StagedTransfer:
             The KV cache, a BF16 ``[slots, kv_heads, head_dim]`` for each layer.
         device_indices, host_indices : torch.Tensor
             int64, the slots of each token; either may live on the device or the host.
-        mover : Mover
-            Stores the records; see :class:`Mover`.
+        store : callable
+            Copies rows of ``backup_records``, all layers, to host slots; see :data:`Move`.
         """
         lane = self._backup
         for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
@@ -133,32 +141,31 @@ class StagedTransfer:
                     rows = lane.rows[:count]
                     torch.index_select(slots_of_layer, 0, slots, out=rows)
                     self.codec.encode(rows, lane.records[component, layer, :count], lane.workspace)
-            mover.store(staging_rows, hosts)
+            store(hosts, staging_rows)
 
     def load(
         self,
-        layer: int,
         keys: torch.Tensor,
         values: torch.Tensor,
         device_indices: torch.Tensor,
         host_indices: torch.Tensor,
-        mover: Mover,
+        fetch: Move,
     ) -> None:
         """Fetch one layer's records of the tokens and decode them into the KV cache.
 
         Parameters
         ----------
-        layer : int
-            Which layer of the host pool, counted from this rank's first.
         keys, values : torch.Tensor
-            That layer's KV cache, BF16 ``[slots, kv_heads, head_dim]``.
-        device_indices, host_indices, mover
+            The layer's KV cache, BF16 ``[slots, kv_heads, head_dim]``.
+        device_indices, host_indices : torch.Tensor
             As in :meth:`backup`.
+        fetch : callable
+            Copies that layer of host slots to rows of ``load_records``.
         """
         lane = self._load
         for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
             count = slots.shape[0]
-            mover.fetch(layer, staging_rows, hosts)
+            fetch(hosts, staging_rows)
             for component, cache in enumerate((keys, values)):
                 rows = lane.rows[:count]
                 self.codec.decode(lane.records[component, 0, :count], rows, lane.workspace)
@@ -169,7 +176,7 @@ class StagedTransfer:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Device slots, host slots and staging rows of one chunk after another."""
         # SGLang's direct backend hands over both on the host.
-        slots = device_indices.to(self._device, non_blocking=True)
+        slots = device_indices.to(self._device, torch.int64, non_blocking=True)
         staging_rows = self._row_indices[host_indices.device]
         for start in range(0, slots.shape[0], self.chunk_tokens):
             chunk = slice(start, start + self.chunk_tokens)

@@ -175,6 +175,6 @@ def _head_scales(ws: Int8Workspace) -> None:
     torch.sub(ws.high, ws.high, out=ws.low)
     torch.ne(ws.low, ws.low, out=ws.not_finite)
     ws.scale.copy_(ws.high.div_(_LEVELS))
-    torch.nn.functional.threshold_(ws.scale, _LARGEST_SUBNORMAL, 0.0)
+    torch.threshold_(ws.scale, _LARGEST_SUBNORMAL, 0.0)
     ws.scale.clamp_(max=_LARGEST_SCALE)
     ws.scale.masked_fill_(ws.not_finite, float("nan"))

@@ -1,0 +1,198 @@
+"""What an encoded L2 cannot be combined with, refused when the server starts.
+
+Each of these either writes or reads raw KV in the host pool behind the codec's back, or keeps KV
+that no codec here encodes. The table speaks of SGLang's server arguments by name and reads them
+from any object that has them, after SGLang has resolved them; an argument that a release does not
+have yet cannot be set there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One server argument, the values that are refused, and why."""
+
+    field: str
+    refused: Callable[[Any], bool]
+    #: Completes "--hicache-l2-codec CODEC ...": the thing, then the way out.
+    reason: str
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _not_in(*supported: str) -> Callable[[Any], bool]:
+    return lambda value: value not in supported
+
+
+_RAW = "uses the host pool for raw KV"
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal(
+        "enable_hierarchical_cache",
+        lambda enabled: not enabled,
+        "has nothing to encode without HiCache: add --enable-hierarchical-cache",
+    ),
+    Refusal("disable_radix_cache", _is_set, "needs the radix cache: drop --disable-radix-cache"),
+    Refusal(
+        "radix_cache_backend",
+        _is_set,
+        "needs SGLang's own radix cache: drop --radix-cache-backend",
+    ),
+    Refusal("enable_lmcache", _is_set, "encodes HiCache, not LMCache: drop --enable-lmcache"),
+    Refusal(
+        "hicache_storage_backend",
+        _is_set,
+        "has no L3 format yet: drop --hicache-storage-backend",
+    ),
+    Refusal(
+        "disaggregation_decode_host_receive_threshold",
+        lambda threshold: threshold < 1,
+        f"is refused: PD host-receive {_RAW}; drop --disaggregation-decode-host-receive-threshold",
+    ),
+    Refusal(
+        "disaggregation_decode_retraction_backup",
+        lambda backup: backup == "host_pool",
+        f"is refused: decode retraction backup {_RAW}; "
+        "set --disaggregation-decode-retraction-backup cpu_tensor",
+    ),
+    Refusal(
+        "disaggregation_decode_enable_offload_kvcache",
+        _is_set,
+        f"is refused: decode KV offload {_RAW}; "
+        "drop --disaggregation-decode-enable-offload-kvcache",
+    ),
+    Refusal(
+        "disaggregation_mode",
+        lambda mode: mode == "decode",
+        "is not for a decode server: drop --disaggregation-mode decode",
+    ),
+    Refusal("enable_hisparse", _is_set, f"is refused: HiSparse {_RAW}; drop --enable-hisparse"),
+    Refusal(
+        "dcp_size",
+        lambda size: size > 1,
+        "does not encode token-sharded (DCP) KV: drop --dcp-size",
+    ),
+    Refusal(
+        "enable_unified_memory",
+        _is_set,
+        "does not encode unified page envelopes: drop --enable-unified-memory",
+    ),
+    Refusal(
+        "enable_kv_cache_sharding",
+        _is_set,
+        "does not encode interleaved pages: drop --enable-kv-cache-sharding",
+    ),
+    Refusal(
+        "kv_cache_dtype",
+        _not_in("auto", "bf16", "bfloat16"),
+        "encodes a BF16 KV cache, not a quantised one: drop --kv-cache-dtype",
+    ),
+    Refusal(
+        "speculative_algorithm",
+        _is_set,
+        "does not encode a draft model's KV: drop --speculative-algorithm",
+    ),
+    Refusal(
+        "hicache_io_backend",
+        _not_in("kernel", "direct"),
+        "moves records by --hicache-io-backend kernel or direct only",
+    ),
+    Refusal(
+        "hicache_mem_layout",
+        _not_in("layer_first", "page_first", "page_first_direct"),
+        "supports --hicache-mem-layout layer_first, page_first and page_first_direct only",
+    ),
+)
+
+#: Said of a storage backend that is attached to a running server.
+STORAGE_ATTACH_REFUSED = (
+    "an encoded L2 (--hicache-l2-codec) has no L3 format yet; "
+    "restart with --hicache-l2-codec none to attach a storage backend"
+)
+
+
+def refusals(config: Any) -> Iterator[str]:
+    """Reasons for which a server of these resolved arguments cannot use a codec."""
+    for refusal in REFUSALS:
+        if hasattr(config, refusal.field) and refusal.refused(getattr(config, refusal.field)):
+            yield refusal.reason
+
+
+def refuse_server(codec: str, config: Any) -> None:
+    """Raise for the first thing in ``config`` that ``codec`` cannot be combined with.
+
+    Parameters
+    ----------
+    codec : str
+        Value of ``--hicache-l2-codec``.
+    config
+        SGLang's resolved server arguments, as attributes.
+
+    Raises
+    ------
+    ValueError
+        One line: the codec, the argument and the way out.
+    """
+    for reason in refusals(config):
+        raise ValueError(f"--hicache-l2-codec {codec} {reason}")
+
+
+def refuse_device_pool(codec: str, pool: Any, supported: type) -> None:
+    """Raise unless the KV cache is exactly SGLang's plain MHA pool.
+
+    MLA, hybrid, sliding-window, quantised and wrapped pools keep KV that would stay unencoded,
+    and many of them subclass the plain pool, so a subclass is refused too.
+
+    Raises
+    ------
+    ValueError
+        Names the pool's class.
+    """
+    if type(pool) is not supported:
+        raise ValueError(
+            f"--hicache-l2-codec {codec} encodes {supported.__name__} only, and this model's KV "
+            f"cache is {type(pool).__name__}; serve it with --hicache-l2-codec none"
+        )
+
+
+def refuse_buffers(codec: str, buffers: Any, scales: Any, drafts: Sequence[Any]) -> None:
+    """Raise unless the device buffers are plain rows ``[slots, kv_heads, head_dim]``.
+
+    Parameters
+    ----------
+    codec : str
+        Value of ``--hicache-l2-codec``.
+    buffers
+        SGLang's ``KVBuffers``: ``k`` and ``v``, a tensor for each layer, and their ``layout``.
+    scales
+        Scales of a quantised KV cache, or None.
+    drafts : sequence
+        Packed draft pools.
+
+    Raises
+    ------
+    ValueError
+        Names what is in the way.
+    """
+    shapes = {tuple(layer.shape[1:]) for layer in (*buffers.k, *buffers.v)}
+    layout = getattr(buffers.layout, "value", buffers.layout)
+    found = {
+        "packed draft layers": len(drafts) > 0,
+        "a quantised KV cache": scales is not None,
+        f"the device layout {layout!r}": layout != "nhd",
+        f"K and V rows that differ ({sorted(shapes)})": len(shapes) > 1,
+        f"device rows of shape {sorted(shapes)}": any(len(shape) != 2 for shape in shapes),
+    }
+    for thing, present in found.items():
+        if present:
+            raise ValueError(
+                f"--hicache-l2-codec {codec} does not encode {thing}; "
+                "serve with --hicache-l2-codec none"
+            )
