@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from patchstack.context import Context
 
 EXAMPLE = """\
-example:
-  cd "$(tools/apply.py --rev pin)"
+examples:
+  cd "$(tools/apply.py --rev pin)"                the patched sources
+  tools/apply.py --rev pin --wheel                and the wheels to install
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
+def parser(dist: Path) -> Parser:
+    """Return the command line's parser; ``dist`` is where wheels go by default."""
     options = Parser("apply.py", description=__doc__, epilog=EXAMPLE)
     options.add_argument("--rev", required=True, help="a supported release, or pin")
     options.add_argument("--target", type=Path, help="where the tree goes (build/<revision>)")
+    wheel = "write the wheels of the patched release and of hiqcache (build/dist)"
+    options.add_argument("--wheel", type=Path, nargs="?", const=dist, metavar="DIR", help=wheel)
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     options.add_argument("--offline", action="store_true", help="use the cache alone")
     options.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -39,15 +42,15 @@ def main(argv: Sequence[str] | None = None, context: Context | None = None) -> i
     """Run the tool and return its exit code."""
 
     def body() -> int:
-        arguments = parser().parse_args(argv)
         from patchstack import applying, gitenv, report
         from patchstack import context as paths
 
+        where = context or paths.Context.default()
+        given = parser(where.dist).parse_args(argv)
         gitenv.isolate(os.environ)
-        request = applying.Request(arguments.rev, arguments.target, arguments.offline)
-        progress = report.Progress(arguments.quiet)
-        result = applying.apply_revision(context or paths.Context.default(), request, progress)
-        print(result.to_json() if arguments.json else result.path)
+        request = applying.Request(given.rev, given.target, given.wheel, given.offline)
+        result = applying.apply_revision(where, request, report.Progress(given.quiet))
+        print(result.to_json() if given.json else result.to_text())
         return 0
 
     return run("apply.py", body)

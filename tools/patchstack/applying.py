@@ -12,12 +12,15 @@ from pathlib import Path
 from patchstack.base import base_point, has_base, import_base, open_store
 from patchstack.build import Stack, build_stack
 from patchstack.context import Context
+from patchstack.errors import Exit, ToolError
+from patchstack.gitenv import Repository
 from patchstack.lock import check_files, check_stack, read_lock
 from patchstack.publish import inspect_target, is_current, publish, refuse_commits
 from patchstack.report import Progress
 from patchstack.revisions import PinnedWheel, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.upstream import fetch_wheel, fitting_wheel
+from patchstack.wheel import install_command, patched_files, write_wheels
 
 
 @dataclass(frozen=True)
@@ -30,23 +33,45 @@ class Request:
         A revision's name, or ``pin``.
     target
         Where the tree goes; None for the usual place.
+    wheels
+        Where wheels go; None for no wheels.
     offline
         Whether to use the cache alone.
     """
 
     revision: str
     target: Path | None = None
+    wheels: Path | None = None
     offline: bool = False
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of it."""
+    """What came of it.
+
+    Parameters
+    ----------
+    revision
+        The release.
+    source
+        The wheel that stands for it on this machine.
+    stack
+        The base, the patches and the head as commits.
+    path
+        The patched tree.
+    wheels
+        The patched release and hiqcache, if wheels were asked for.
+    """
 
     revision: Revision
     source: PinnedWheel
     stack: Stack
     path: Path
+    wheels: tuple[Path, ...]
+
+    def to_text(self) -> str:
+        """Return the paths, one a line."""
+        return "\n".join(map(str, (self.path, *self.wheels)))
 
     def to_json(self) -> str:
         """Return the result for a program to read."""
@@ -61,6 +86,7 @@ class Result:
             "patches": patches,
             "head": asdict(self.stack.head),
             "path": str(self.path),
+            "wheels": [str(path) for path in self.wheels],
         }
         return json.dumps(fields, indent=2)
 
@@ -69,22 +95,51 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
     """Make the patched tree of a revision, or find that it is there already."""
     revision = load_revisions(context.revisions_file).get(request.revision)
     target = (request.target or context.target(revision.name)).resolve()
-    source = fitting_wheel(revision) or revision.wheels[0]
-    tree = inspect_target(target, revision.name)
-    with _alone(context):
+    source = _source(context, revision, for_wheel=request.wheels is not None)
+    with _alone(context, progress):
+        tree = inspect_target(target, revision.name)
         store = open_store(context.repository)
-        stack = _build(context, revision, source, request, progress)
+        stack = _build(context, store, revision, source, request, progress)
+        if tree is not None and not is_current(tree, stack):
+            refuse_commits(tree, stack, store, revision.name)
+        wheels: tuple[Path, ...] = ()
+        if request.wheels is not None:
+            files = patched_files(store, stack)
+            wheel = fetch_wheel(
+                context, revision, source, offline=request.offline, progress=progress
+            )
+            progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
+            wheels = write_wheels(context.root, revision, wheel, files, request.wheels.resolve())
+            progress.say(f"install both with: {install_command(wheels)}")
         if tree is not None and is_current(tree, stack):
             progress.say(f"{target} is up to date")
         else:
-            if tree is not None:
-                refuse_commits(tree, stack, store, revision.name)
             publish(store, stack, target)
-    return Result(revision, source, stack, target)
+    return Result(revision, source, stack, target, wheels)
+
+
+def _source(context: Context, revision: Revision, *, for_wheel: bool) -> PinnedWheel:
+    """Return the wheel to start from; for the tree alone, any platform's holds the same files."""
+    fitting = fitting_wheel(revision)
+    if for_wheel and fitting is None:
+        platforms = ", ".join(wheel.platform for wheel in revision.wheels)
+        raise ToolError(
+            f"no wheel of {revision.name} is pinned for this interpreter (pinned: {platforms})",
+            "run it on one of those, or leave --wheel out",
+            Exit.UPSTREAM,
+        )
+    if for_wheel and not has_series(context.series_dir(revision.name)):
+        raise ToolError(
+            f"{revision.name} has no patches yet, so there is no patched wheel",
+            f"run tools/export.py --rev {revision.name} first, or leave --wheel out",
+            Exit.USAGE,
+        )
+    return fitting or revision.wheels[0]
 
 
 def _build(
     context: Context,
+    store: Repository,
     revision: Revision,
     source: PinnedWheel,
     request: Request,
@@ -98,7 +153,6 @@ def _build(
     else:
         progress.say(f"{revision.name} has no patches yet: this is the release as it is")
         patches, locked = (), Stack(base, (), base)
-    store = open_store(context.repository)
     if not has_base(store, revision):
         wheel = fetch_wheel(context, revision, source, offline=request.offline, progress=progress)
         progress.say(f"importing the files of {wheel.name}")
@@ -109,9 +163,13 @@ def _build(
 
 
 @contextmanager
-def _alone(context: Context) -> Iterator[None]:
+def _alone(context: Context, progress: Progress) -> Iterator[None]:
     """Let no second run of the tools work in the same cache meanwhile."""
     context.cache.mkdir(parents=True, exist_ok=True)
     with (context.cache / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say("waiting for another run to end")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

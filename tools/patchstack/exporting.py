@@ -19,7 +19,7 @@ from patchstack.build import Stack, build_stack
 from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
+from patchstack.gitenv import GitError, Repository
 from patchstack.lock import LOCK, write_lock
 from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
 from patchstack.report import Progress
@@ -27,6 +27,7 @@ from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_REWORD = "reword the message without lines that mail reads as its own (---, From:, diff --git)"
 _COMPARED = {"author": "%an%n%ae", "date": "%ad", "message": "%B"}
 
 
@@ -63,9 +64,7 @@ def export_revision(
             PatchFile(patch_name(number, commit.slug), format_mail(scratch, commit.id))
             for number, commit in enumerate(commits, 1)
         )
-        stack = build_stack(scratch, base, patches, Progress(quiet=True))
-        for commit, patch in zip(commits, stack.patches, strict=True):
-            _compare(scratch, commit, patch.commit)
+        stack = _prove(scratch, base, commits, patches)
     if _write(folder, patches, stack):
         progress.say(f"{len(patches)} patches written to {context.show(folder)}")
     else:
@@ -145,6 +144,21 @@ def _title(scratch: Repository, commit: str) -> str:
     return scratch.line("log", "-1", "--abbrev=12", "--format=%h (%s)", commit)
 
 
+def _prove(
+    scratch: Repository, base: Point, commits: list[Commit], patches: tuple[PatchFile, ...]
+) -> Stack:
+    """Apply the patches again and refuse what does not come back as it was."""
+    try:
+        stack = build_stack(scratch, base, patches, Progress(quiet=True))
+    except GitError:
+        raise
+    except ToolError as error:
+        raise _finding(f"what was exported cannot be read back: {error.message}", _REWORD) from None
+    for commit, patch in zip(commits, stack.patches, strict=True):
+        _compare(scratch, commit, patch.commit)
+    return stack
+
+
 def _compare(scratch: Repository, commit: Commit, again: str) -> None:
     """Refuse a commit that does not survive being a mail."""
     if scratch.line("rev-parse", f"{commit.id}^{{tree}}") != scratch.line(
@@ -156,7 +170,7 @@ def _compare(scratch: Repository, commit: Commit, again: str) -> None:
         if scratch.run(*options, commit.id) != scratch.run(*options, again):
             raise _finding(
                 f"{commit.title} loses its {what} as a mail patch",
-                "reword it without lines that mail reads as its own (---, From:, diff)",
+                _REWORD,
             )
 
 

@@ -117,12 +117,11 @@ def read_mail(repository: Repository, name: str, data: bytes) -> Mail:
         )
         if answer.status != 0:
             raise _unreadable(name, answer.err or "git cannot read it")
-        header = dict(
-            line.split(": ", 1) for line in answer.out.decode().splitlines() if ": " in line
-        )
+        lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
+        header = dict(line.split(": ", 1) for line in lines if ": " in line)
         if not {"Author", "Email", "Subject", "Date"} <= header.keys():
-            raise _unreadable(name, f"it has no {'/'.join(('Author', 'Subject', 'Date'))}")
-        text = header["Subject"].encode() + b"\n\n" + body.read_bytes()
+            raise _unreadable(name, "it lacks an author, a subject or a date")
+        text = header["Subject"].encode("utf-8", "surrogateescape") + b"\n\n" + body.read_bytes()
         change = diff.read_bytes()
     if not change.strip():
         raise _unreadable(name, "it holds no change")

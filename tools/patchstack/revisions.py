@@ -45,6 +45,11 @@ class PinnedWheel:
         _require(r"[0-9a-f]{64}", self.sha256, f"sha256 of {self.name}")
 
     @property
+    def platform(self) -> str:
+        """The interpreter and platform part of the name, as a message names them."""
+        return "-".join(self.name.removesuffix(".whl").split("-")[-3:])
+
+    @property
     def tags(self) -> frozenset[Tag]:
         """What the wheel can be installed on."""
         return parse_wheel_filename(self.name)[3]
@@ -87,6 +92,9 @@ class Revision:
             raise ValueError("build is not a positive integer")
         if not self.wheels:
             raise ValueError("wheels is empty")
+        for wheel in self.wheels:
+            if not wheel.name.startswith(f"sglang-{self.version}-"):
+                raise ValueError(f"{wheel.name} is no wheel of version {self.version}")
 
     @property
     def patched_version(self) -> str:
