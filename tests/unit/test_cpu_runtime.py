@@ -166,7 +166,8 @@ WITH_HOOKS = "import hiqcache_cpu_runtime; hiqcache_cpu_runtime.install_hooks()\
 
 def run_hooked(code: str, *path: Path) -> None:
     """Run code with the hooks installed; it must succeed."""
-    done = run_code(WITH_HOOKS + textwrap.dedent(code), *path, SOURCE)
+    # The source comes first: site-packages may hold an installed copy.
+    done = run_code(WITH_HOOKS + textwrap.dedent(code), SOURCE, *path)
     assert done.returncode == 0, done.stderr
 
 
