@@ -11,7 +11,6 @@ import importlib.util
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
@@ -41,15 +40,14 @@ def real_kernel() -> str | None:
         return None
     location = Path(spec.origin or next(iter(spec.submodule_search_locations or ["sgl_kernel"])))
     installed = find_distribution(NAME)
-    if installed and location in (Path(str(path)) for path in installed_files(installed)):
+    if installed and location in installed_files(installed):
         return None
     return str(location)
 
 
-def installed_files(distribution: Distribution) -> Iterable[Path]:
-    """Yield the files that the distribution installed."""
-    for path in distribution.files or ():
-        yield Path(str(distribution.locate_file(path)))
+def installed_files(distribution: Distribution) -> set[Path]:
+    """Return the files that the distribution installed."""
+    return {Path(str(distribution.locate_file(path))) for path in distribution.files or ()}
 
 
 def cuda_packages() -> list[str]:
@@ -98,7 +96,7 @@ def is_current(distribution: Distribution) -> bool:
 def run_pip(*arguments: str) -> str | None:
     """Run this environment's pip; return the last line of its complaint if it fails."""
     # Only the environment's own site-packages: --isolated ignores a configured target or user
-    # scheme, and build and cache files stay out of the source tree.
+    # scheme.
     command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     if done.returncode == 0:
