@@ -20,7 +20,8 @@ __all__ = ["KVCodec", "codec_class", "codec_names", "make_codec"]
 
 def codec_names() -> list[str]:
     """Short names of all codecs that a server can be started with."""
-    return [*_BUILT_IN, *sorted(e.name for e in entry_points(group=_ENTRY_POINTS))]
+    added = {e.name for e in entry_points(group=_ENTRY_POINTS)} - _BUILT_IN.keys()
+    return [*_BUILT_IN, *sorted(added)]
 
 
 def codec_class(name: str) -> type[KVCodec]:
