@@ -7,6 +7,7 @@ Layers, each of which imports only those above it:
 ``report``                progress on standard error
 ``gitenv``                git without the user's configuration
 ``context``               every path
+``swap``                  a folder replaced whole or not at all
 ``revisions``             ``patches/revisions.toml``: the supported releases
 ``mail``                  one commit <-> one mail patch
 ``series``, ``lock``      ``patches/<revision>/``: the patches; what they must give

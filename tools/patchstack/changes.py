@@ -1,14 +1,14 @@
 """What a user did to a tree that the tools made, looked for in every place where work can hide.
 
-The tree's own index is not trusted: ``assume-unchanged`` and ``skip-worktree`` make git overlook
-an edit. The files are compared through a fresh one. Nothing under the tree is written.
+The tree's own index, settings and attributes are not trusted: each of them can make git overlook
+an edit. The files are compared from outside, with nothing of the tree's repository but its
+objects. Nothing under the tree is written.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
@@ -20,7 +20,7 @@ HEAD_REF = "refs/hiqcache/head"
 IGNORED = ("__pycache__/", "*.pyc")
 
 _SHOWN = 3
-_KINDS = {"A": "staged", "D": "deleted", "M": "modified", "T": "modified"}
+_KINDS = {"D": "deleted", "M": "modified", "T": "modified"}
 _UNFINISHED = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -109,21 +109,23 @@ def _git_dir(path: Path) -> Path | None:
 
 
 def _changed_files(tree: Tree) -> list[str]:
-    repository = tree.repository
-    found: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        fresh = {"GIT_INDEX_FILE": os.fspath(Path(folder) / "index")}
-        repository.run("read-tree", tree.head, env=fresh)
-        repository.ask("update-index", "-q", "--refresh", env=fresh)
-        found |= _statuses(repository.run("diff-files", "--name-status", "-z", env=fresh))
-        patterns = [f"--exclude={pattern}" for pattern in IGNORED]
-        others = repository.run("ls-files", "--others", "-z", *patterns, env=fresh)
-    for name in others.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-        found.setdefault(name, "untracked")
-    staged = repository.run("diff-index", "--cached", "--name-status", "-z", tree.head)
-    for name in _statuses(staged):
-        found.setdefault(name, "staged")
+    staged = tree.repository.run("diff-index", "--cached", "--name-status", "-z", tree.head)
+    found = dict.fromkeys(_statuses(staged), "staged") | _differences(tree)
     return [f"{name} ({kind})" for name, kind in sorted(found.items())]
+
+
+def _differences(tree: Tree) -> dict[str, str]:
+    """Return how the files differ from HEAD, seen through a repository that is not the user's."""
+    patterns = [f"--exclude={pattern}" for pattern in IGNORED]
+    lent = tree.repository.lend()
+    with tempfile.TemporaryDirectory() as folder:
+        eye = replace(Repository.create(Path(folder) / "eye.git"), work_tree=tree.path)
+        eye.run("read-tree", tree.head, env=lent)
+        eye.ask("update-index", "-q", "--refresh", env=lent)
+        found = _statuses(eye.run("diff-files", "--name-status", "-z", env=lent))
+        others = eye.run("ls-files", "--others", "-z", *patterns)
+    names = others.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return dict.fromkeys(names, "untracked") | found
 
 
 def _statuses(output: bytes) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """From the commits of a tree to ``patches/<revision>/``: the whole of ``tools/export.py``.
 
-The commits are read through a scratch repository that borrows the tree's objects, so that nothing
+The commits are read through a scratch repository that holds a copy of them alone, so that nothing
 in the tree's configuration, attributes or replacements can alter the patches. The patches are
 applied again there and compared with the commits before any file of the project changes.
 """
@@ -8,6 +8,7 @@ applied again there and compared with the commits before any file of the project
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,18 @@ from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
 from patchstack.report import Progress
 from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
+from patchstack.swap import replace_folder
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _REWORD = "reword the message without lines that mail reads as its own (---, From:, diff --git)"
-_COMPARED = {"author": "%an%n%ae", "date": "%ad", "message": "%B"}
+_COMPARED = {
+    "author": (
+        "%an%n%ae",
+        "give the author a plain name (git commit --amend --author)",
+    ),
+    "date": ("%ad", "give the commit another date (git commit --amend --date)"),
+    "message": ("%B", _REWORD),
+}
 
 
 @dataclass(frozen=True)
@@ -93,12 +102,10 @@ def _open(path: Path, base: Point, revision: str) -> Tree:
 
 @contextmanager
 def _scratch(tree: Tree) -> Iterator[Repository]:
-    """Give a throw-away repository that sees the tree's objects and nothing else of it."""
-    objects = tree.repository.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    """Give a throw-away repository that holds the commits of ``tree`` and nothing else of it."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Repository.create(Path(folder) / "scratch.git")
-        borrowed = scratch.git_dir / "objects" / "info" / "alternates"
-        borrowed.write_text(f"{objects}\n", "utf-8")
+        tree.repository.copy_history(tree.head, scratch)
         yield scratch
 
 
@@ -165,13 +172,10 @@ def _compare(scratch: Repository, commit: Commit, again: str) -> None:
         "rev-parse", f"{again}^{{tree}}"
     ):
         raise _finding(f"{commit.title} loses content as a mail patch", "split the change")
-    for what, pattern in _COMPARED.items():
+    for what, (pattern, hint) in _COMPARED.items():
         options = ("log", "-1", "--date=raw", f"--format={pattern}")
         if scratch.run(*options, commit.id) != scratch.run(*options, again):
-            raise _finding(
-                f"{commit.title} loses its {what} as a mail patch",
-                _REWORD,
-            )
+            raise _finding(f"{commit.title} loses its {what} as a mail patch", hint)
 
 
 def _write(folder: Path, patches: tuple[PatchFile, ...], stack: Stack) -> bool:
@@ -179,27 +183,25 @@ def _write(folder: Path, patches: tuple[PatchFile, ...], stack: Stack) -> bool:
     files = {patch.name: patch.data for patch in patches}
     files[SERIES] = _series_text(folder, patches).encode()
     files[LOCK] = write_lock(stack).encode()
-    kept = {
-        path.name: path.read_bytes()
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if path.is_file() and path.name not in files
-    }
-    stale = [name for name in kept if name.endswith(".patch")]
-    same = (folder / name for name in files)
-    if not stale and all(p.is_file() and p.read_bytes() == files[p.name] for p in same):
+    stale = {path.name for path in folder.glob("*.patch")} - files.keys()
+    if not stale and all(_holds(folder / name, data) for name, data in files.items()):
         return False
-    for name in stale:
-        del kept[name]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        fresh, old = Path(temporary) / "new", Path(temporary) / "old"
-        fresh.mkdir()
-        for name, data in {**kept, **files}.items():
-            (fresh / name).write_bytes(data)
+
+    def fill(fresh: Path) -> None:
         if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
+            shutil.copytree(folder, fresh)  # a note beside the patches stays
+        fresh.mkdir(exist_ok=True)
+        for name in stale:
+            (fresh / name).unlink()
+        for name, data in files.items():
+            (fresh / name).write_bytes(data)
+
+    replace_folder(folder, fill)
     return True
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == data
 
 
 def _series_text(folder: Path, patches: tuple[PatchFile, ...]) -> str:

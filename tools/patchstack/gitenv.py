@@ -201,6 +201,22 @@ class Repository:
         """Run a command that must succeed and return the one line that it prints."""
         return self.run(*arguments, stdin=stdin, env=env).decode().rstrip("\n")
 
+    def lend(self) -> dict[str, str]:
+        """Return the environment in which another repository reads this one's objects."""
+        objects = self.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+    def copy_history(self, commit: str, other: Repository) -> None:
+        """Copy ``commit`` and everything that it needs into ``other``, a fresh repository.
+
+        ``other`` does the work, so that nothing is written here, not even a time of change. A
+        fetch would do the same in four times the time, checking all that is copied.
+        """
+        pack = str(other.git_dir / "objects" / "pack" / "pack")
+        wanted = f"{commit}\n".encode()
+        other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
+
     def resolve(self, name: str) -> str | None:
         """Return the commit that ``name`` stands for, or None."""
         answer = self.ask(

@@ -7,8 +7,6 @@ there is replaced only if the tools made it and it holds nothing of the user's.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from patchstack.build import Stack
@@ -24,6 +22,7 @@ from patchstack.changes import (
     user_changes,
 )
 from patchstack.gitenv import Repository
+from patchstack.swap import replace_folder
 
 _FINGERPRINT = "--format=%T%n%an%n%ae%n%ad%n%B"
 
@@ -40,7 +39,7 @@ def inspect_target(target: Path, revision: str) -> Tree | None:
     if target.is_dir():
         if not any(target.iterdir()):
             return None
-    elif not os.path.lexists(target):
+    elif not target.exists():
         return None
     else:
         raise refuse(target, "is not a folder", elsewhere)
@@ -81,27 +80,13 @@ def publish(store: Repository, stack: Stack, target: Path) -> None:
 
     The caller has made sure that nothing of the user's is there.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-        fresh, old = Path(folder) / "tree", Path(folder) / "old"
-        _make_tree(store, stack, fresh)
-        replaced = target.exists()
-        if replaced:
-            target.rename(old)
-        try:
-            fresh.rename(target)
-        except BaseException:
-            if replaced:
-                old.rename(target)
-            raise
+    replace_folder(target, lambda path: _make_tree(store, stack, path))
 
 
 def _make_tree(store: Repository, stack: Stack, path: Path) -> None:
     path.mkdir()
     tree = Repository.create(path / ".git", path)
-    # The objects of this revision alone. A fetch would take four times as long, checking them.
-    pack = str(tree.git_dir / "objects" / "pack" / "pack")
-    store.run("pack-objects", "--quiet", "--revs", pack, stdin=f"{stack.head.commit}\n".encode())
+    store.copy_history(stack.head.commit, tree)
     tree.run("update-ref", BASE_REF, stack.base.commit)
     tree.run("update-ref", HEAD_REF, stack.head.commit)
     info = tree.git_dir / "info"

@@ -10,6 +10,7 @@ from pathlib import Path
 from patchstack.errors import Exit, ToolError
 
 SERIES = "series"
+_FORM = "NNNN-slug.patch in lower case"
 _NAME = re.compile(r"[0-9]{4}-([a-z0-9]+(?:-[a-z0-9]+)*)\.patch")
 
 
@@ -30,7 +31,7 @@ class PatchFile:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is not NNNN-slug.patch in lower case")
+            raise ValueError(f"{self.name!r} is not {_FORM}")
 
     @property
     def slug(self) -> str:
@@ -77,12 +78,12 @@ def _entries(text: str) -> list[str]:
 
 
 def _read_patch(folder: Path, name: str) -> PatchFile:
+    if not _NAME.fullmatch(name):
+        raise _broken(folder, f"{SERIES} names {name!r}, which is not {_FORM}")
     try:
         return PatchFile(name, (folder / name).read_bytes())
     except FileNotFoundError:
         raise _broken(folder, f"{SERIES} names {name}, which is missing") from None
-    except ValueError as error:
-        raise _broken(folder, f"{SERIES}: {error}") from None
 
 
 def _broken(folder: Path, what: str) -> ToolError:

@@ -1,0 +1,122 @@
+"""How a tool ends on a machine that lacks something, and the two environments it must not mix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from patchstack import gitenv
+from patchstack.command import run
+from patchstack.context import ROOT, Context
+from patchstack.errors import Exit, ToolError
+
+TOOLS = [ROOT / "tools" / "apply.py", ROOT / "tools" / "export.py"]
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda path: path.name)
+def test_a_package_is_missing(tool: Path, tmp_path: Path) -> None:
+    """The script itself, started by an interpreter that has the standard library alone."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    done = subprocess.run(
+        [str(tool), "--rev", "pin"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PATH": f"{tmp_path / 'bare' / 'bin'}:{os.defpath}"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"{tool.name}: GitPython is not installed; run pip install -e '.[tools]'\n"
+    )
+    assert done.stdout == ""
+
+
+def test_python_is_too_old(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body() -> int:
+        raise AssertionError("must not be reached")
+
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4))
+    assert run("tool", body) == Exit.USAGE
+    assert capsys.readouterr().err == "tool: Python 3.11 or newer is needed; use that one\n"
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda path: path.name)
+def test_help_has_an_example(tool: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(tool), "--help"], cwd=tmp_path, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "example" in done.stdout
+    assert f"tools/{tool.name} --rev pin" in done.stdout
+    assert "Exit codes:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ToolError("bad\nthing", "do\nthis", Exit.FINDINGS), 1, "tool: bad thing; do this\n"),
+        (PermissionError(13, "Permission denied", "/a"), 2, "tool: Permission denied: /a\n"),
+        (KeyboardInterrupt(), 130, "tool: interrupted\n"),
+    ],
+)
+def test_an_error_is_one_line(
+    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body() -> int:
+        raise error
+
+    assert run("tool", body) == code
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_mistake_of_ours_is_not_hidden() -> None:
+    """The control of the test above: what no user can cause stays a traceback."""
+
+    def body() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run("tool", body)
+
+
+def test_isolate_keeps_where_git_is_and_nothing_else() -> None:
+    kept = {"PATH": "p", "HOME": "h", "GIT_EXEC_PATH": "e", "GIT_PYTHON_TRACE": "t"}
+    environ = {**kept, "GIT_DIR": "d", "GIT_AUTHOR_NAME": "n", "GIT_CONFIG_COUNT": "1"}
+    gitenv.isolate(environ)
+    assert environ == kept
+
+
+def test_isolate_removes_all_that_git_calls_local() -> None:
+    """Git itself lists the variables that lead it to a repository."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True
+    )
+    environ = dict.fromkeys(done.stdout.split(), "x")
+    assert "GIT_DIR" in environ
+    gitenv.isolate(environ)
+    assert environ == {}
+
+
+@pytest.mark.parametrize(
+    ("variables", "cache"),
+    [
+        ({"HIQCACHE_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, "/own"),
+        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/hiqcache"),
+        ({"HOME": "/home/ann"}, "/home/ann/.cache/hiqcache"),
+    ],
+)
+def test_where_the_cache_is(
+    variables: dict[str, str], cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HIQCACHE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    context = Context.default()
+    assert context.cache == Path(cache)
+    assert context.root == ROOT
+    assert context.target("v1.2.3") == ROOT / "build" / "v1.2.3"
