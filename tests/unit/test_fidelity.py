@@ -465,18 +465,22 @@ def test_bytes_that_drift_are_a_finding() -> None:
         (["--frob"], "fidelity.py: unrecognized arguments: --frob; see fidelity.py --help"),
     ],
 )
-def test_a_usage_error_is_one_line(arguments: list[str], message: str) -> None:
-    result = run_tool(*arguments)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith(message)
-    assert result.stderr.count("\n") == 1
+def test_a_usage_error_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
 
 
-def test_help_shows_an_example() -> None:
-    result = run_tool("--help")
-    assert result.returncode == 0
-    assert "tools/fidelity.py --device cuda --json" in result.stdout
+def test_the_tool_is_a_program() -> None:
+    usage = run_tool("--help")
+    assert usage.returncode == 0
+    assert "tools/fidelity.py --device cuda --json" in usage.stdout
+    wrong = run_tool("--device", "meta")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
 
 
 def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
