@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Make the patched SGLang tree of a release.
 
-Exit codes: 0 done, 2 usage, 3 the target holds work of the user's, 4 the upstream or the lock
-does not match, or the release cannot be had.
+Exit codes: 0 done, 1 a patch cannot go into a wheel, 2 usage, 3 the target holds work of the
+user's, 4 the upstream or the lock does not match, or the release cannot be had.
 """
 
 from __future__ import annotations

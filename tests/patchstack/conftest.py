@@ -6,6 +6,7 @@ the environment points git at a repository that must stay as it is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from stack_world import (
 )
 
 from patchstack.context import Context
+from patchstack.gitenv import isolate
 
 HOSTILE = """\
 [user]
@@ -150,7 +152,7 @@ def decoy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def hostile(
     user_home: Path, decoy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], None]]:
@@ -184,6 +186,12 @@ def hostile(
     set_all()
     yield set_all
     assert snapshot(decoy) == before, "git was led to the wrong repository"
+
+
+@pytest.fixture
+def isolated(hostile: Callable[[], None]) -> None:
+    """Do what the tools' ``main`` does first, for a test that goes round it."""
+    isolate(os.environ)
 
 
 @dataclass(frozen=True)

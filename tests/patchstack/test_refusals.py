@@ -154,6 +154,20 @@ def test_a_wheel_with_an_odd_name(fresh: World, name: str) -> None:
     apply_refused(fresh, 4, "not an ordinary file")
 
 
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 100])
+def test_a_damaged_store(world: World, damage: bytes) -> None:
+    """The cache's repository is damaged: refused, with the way to have a new one."""
+    stored = [path for path in (world.context.repository / "objects").rglob("*") if path.is_file()]
+    assert stored
+    for path in stored:
+        path.chmod(0o644)
+        path.write_bytes(damage)
+    line = apply_refused(world, 4, f"remove {world.context.repository}")
+    assert "git " in line
+    shutil.rmtree(world.context.repository)
+    assert world.apply().code == 0, "the way out works"
+
+
 # --- the series and the lock -------------------------------------------------------------------
 
 
@@ -270,10 +284,17 @@ def test_each_field_of_the_lock_counts(world: World, table: str, field: str) -> 
     apply_refused(world, 4, f"patches/{NAME}/", "lock.toml", "git checkout")
 
 
-@pytest.mark.parametrize("text", ["", "[base]\n", "not toml", "[base]\ncommit = 1\ntree = 2\n"])
+@pytest.mark.parametrize(
+    "text", ["", "[base]\n", "not toml", 'base = "x"', "[base]\ncommit = 1\ntree = 2\n", "\xff"]
+)
 def test_a_lock_that_cannot_be_read(world: World, text: str) -> None:
-    (world.series / "lock.toml").write_text(text)
+    (world.series / "lock.toml").write_text(text, "latin-1")
     apply_refused(world, 4, "lock.toml", "cannot be read")
+
+
+def test_a_series_that_is_not_text(world: World) -> None:
+    (world.series / "series").write_bytes(b"\xff\xfe\n")
+    apply_refused(world, 4, "series names")
 
 
 # --- the user's work ---------------------------------------------------------------------------

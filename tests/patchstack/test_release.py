@@ -14,7 +14,7 @@ from patchstack.report import Progress
 from patchstack.revisions import Revision, load_revisions
 from patchstack.upstream import fetch_wheel, fitting_wheel
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("isolated")]
 PROGRESS = Progress(quiet=True)
 
 

@@ -6,6 +6,7 @@ Layers, each of which imports only those above it:
 ``errors``, ``command``   the one error type; how an error becomes a line and a code
 ``report``                progress on standard error
 ``gitenv``                git without the user's configuration
+``repository``            one repository, asked through it
 ``context``               every path
 ``swap``                  a folder replaced whole or not at all
 ``revisions``             ``patches/revisions.toml``: the supported releases

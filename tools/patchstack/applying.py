@@ -13,10 +13,10 @@ from patchstack.base import base_point, has_base, import_base, open_store
 from patchstack.build import Stack, build_stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
 from patchstack.lock import check_files, check_stack, read_lock
 from patchstack.publish import inspect_target, is_current, publish, refuse_commits
 from patchstack.report import Progress
+from patchstack.repository import Repository
 from patchstack.revisions import PinnedWheel, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.upstream import fetch_wheel, fitting_wheel

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import IDENTITY_EMAIL, IDENTITY_NAME, Repository
+from patchstack.gitenv import IDENTITY_EMAIL, IDENTITY_NAME
+from patchstack.repository import Repository
 from patchstack.revisions import Revision
 
 PACKAGE = "sglang"
@@ -62,7 +63,7 @@ def open_store(path: Path) -> Repository:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".store-") as folder:
             fresh = Repository.create(Path(folder) / "new.git")
             fresh.git_dir.rename(path)
-    return Repository(path)
+    return Repository(path, remedy=f"remove {path}, which can be made again, and run again")
 
 
 def has_base(store: Repository, revision: Revision) -> bool:

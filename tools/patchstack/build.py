@@ -17,9 +17,9 @@ from pathlib import Path
 
 from patchstack.base import Point
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
 from patchstack.mail import SLUG_TRAILER, Mail, patch_id, read_mail, read_trailers
 from patchstack.report import Progress
+from patchstack.repository import Repository
 from patchstack.series import PatchFile
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
+from patchstack.repository import Repository
 
 BASE_REF = "refs/hiqcache/base"
 HEAD_REF = "refs/hiqcache/head"

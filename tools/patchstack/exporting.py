@@ -20,10 +20,10 @@ from patchstack.build import Stack, build_stack
 from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import GitError, Repository
 from patchstack.lock import LOCK, write_lock
 from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
 from patchstack.report import Progress
+from patchstack.repository import GitError, Repository
 from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
 from patchstack.swap import replace_folder
@@ -207,7 +207,7 @@ def _holds(path: Path, data: bytes) -> bool:
 def _series_text(folder: Path, patches: tuple[PatchFile, ...]) -> str:
     """Return the new listing under the comment that the old one starts with."""
     listing = folder / SERIES
-    lines = listing.read_text("utf-8").splitlines() if listing.is_file() else []
+    lines = listing.read_text("utf-8", "replace").splitlines() if listing.is_file() else []
     comment = []
     for line in lines:
         if not line.startswith("#"):

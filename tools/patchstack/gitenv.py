@@ -16,7 +16,6 @@ import re
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
 
 # Without it a missing git is an error at import, before there is anyone to put it in one line.
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -124,18 +123,6 @@ def _check_version() -> None:
         raise ToolError(f"{answer} is too old", hint, Exit.USAGE)
 
 
-class GitError(ToolError):
-    """A git command that failed where nothing was expected to: a full disk, a damaged store."""
-
-    def __init__(self, arguments: list[str], answer: Answer) -> None:
-        said = answer.err or f"exit status {answer.status}"
-        super().__init__(
-            f"git {' '.join(arguments)} failed: {said}",
-            "put that right (a damaged cache can be removed) and run again",
-            Exit.UPSTREAM,
-        )
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a git command said."""
@@ -145,96 +132,18 @@ class Answer:
     err: str
 
 
-@dataclass(frozen=True)
-class Repository:
-    """One git repository, named in full in every command so that no other is ever found.
+def execute(arguments: list[str], stdin: bytes | None, env: Mapping[str, str] | None) -> Answer:
+    """Run one git command and return what it said.
 
     Parameters
     ----------
-    git_dir
-        The repository itself: ``.git`` of a tree, or a bare repository.
-    work_tree
-        The files, for the commands that look at them.
+    arguments
+        Everything after ``git``.
+    stdin
+        What the command reads.
+    env
+        Variables on top of those that every command gets.
     """
-
-    git_dir: Path
-    work_tree: Path | None = None
-
-    @classmethod
-    def create(cls, git_dir: Path, work_tree: Path | None = None) -> Repository:
-        """Make an empty repository that takes nothing from a user's template."""
-        place = ["--bare", str(git_dir)] if work_tree is None else [str(work_tree)]
-        options = ["--quiet", "--template=", "--object-format=sha1", "--initial-branch=main"]
-        _checked(["init", *options, *place])
-        return cls(git_dir, work_tree)
-
-    def _global_options(self) -> list[str]:
-        if self.work_tree is None:
-            return ["-C", str(self.git_dir), f"--git-dir={self.git_dir}"]
-        tree = str(self.work_tree)
-        return ["-C", tree, f"--git-dir={self.git_dir}", f"--work-tree={tree}"]
-
-    def ask(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Run a command whose failure is an answer too."""
-        return _execute([*self._global_options(), *arguments], stdin, env)
-
-    def run(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> bytes:
-        """Run a command that must succeed and return its output, byte for byte."""
-        return _checked([*self._global_options(), *arguments], stdin, env)
-
-    def line(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> str:
-        """Run a command that must succeed and return the one line that it prints."""
-        return self.run(*arguments, stdin=stdin, env=env).decode().rstrip("\n")
-
-    def lend(self) -> dict[str, str]:
-        """Return the environment in which another repository reads this one's objects."""
-        objects = self.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
-        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
-        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
-
-    def copy_history(self, commit: str, other: Repository) -> None:
-        """Copy ``commit`` and everything that it needs into ``other``, a fresh repository.
-
-        ``other`` does the work, so that nothing is written here, not even a time of change. A
-        fetch would do the same in four times the time, checking all that is copied.
-        """
-        pack = str(other.git_dir / "objects" / "pack" / "pack")
-        wanted = f"{commit}\n".encode()
-        other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
-
-    def resolve(self, name: str) -> str | None:
-        """Return the commit that ``name`` stands for, or None."""
-        answer = self.ask(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"
-        )
-        return answer.out.decode().strip() if answer.status == 0 else None
-
-
-def _checked(
-    arguments: list[str], stdin: bytes | None = None, env: Mapping[str, str] | None = None
-) -> bytes:
-    answer = _execute(arguments, stdin, env)
-    if answer.status != 0:
-        raise GitError(arguments, answer)
-    return answer.out
-
-
-def _execute(arguments: list[str], stdin: bytes | None, env: Mapping[str, str] | None) -> Answer:
     process = git.Git()
     process.update_environment(**{**_environment(), **(env or {})})
     command = [git.Git.GIT_PYTHON_GIT_EXECUTABLE or "git", *arguments]

@@ -39,7 +39,7 @@ def read_lock(folder: Path) -> Stack:
         )
     except FileNotFoundError:
         raise _difference(folder, LOCK, "is missing") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _difference(folder, LOCK, f"cannot be read: {error}") from None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
+from patchstack.repository import Repository
 
 SLUG_TRAILER = "HiQ-Patch"
 TRAILERS = (SLUG_TRAILER, "Why", "Upstream", "Drop-when")

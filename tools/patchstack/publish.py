@@ -21,7 +21,7 @@ from patchstack.changes import (
     summary,
     user_changes,
 )
-from patchstack.gitenv import Repository
+from patchstack.repository import Repository
 from patchstack.swap import replace_folder
 
 _FINGERPRINT = "--format=%T%n%an%n%ae%n%ad%n%B"

@@ -61,7 +61,7 @@ def read_series(folder: Path) -> tuple[PatchFile, ...]:
     listing = folder / SERIES
     if not listing.is_file():
         raise _broken(folder, f"{SERIES} is missing")
-    names = _entries(listing.read_text("utf-8"))
+    names = _entries(listing.read_text("utf-8", "replace"))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise _broken(folder, f"{SERIES} names {twice[0]} twice")

@@ -26,7 +26,7 @@ from pathlib import Path
 from patchstack.base import PREFIX
 from patchstack.build import Stack
 from patchstack.errors import Exit, ToolError
-from patchstack.gitenv import Repository
+from patchstack.repository import Repository
 from patchstack.revisions import Revision
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can hold

@@ -1,0 +1,121 @@
+"""One git repository, asked through the isolated git of `patchstack.gitenv`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import Exit, ToolError
+from patchstack.gitenv import Answer, execute
+
+
+class GitError(ToolError):
+    """A git command that failed where nothing was expected to: a full disk, a damaged store.
+
+    Parameters
+    ----------
+    what
+        The command and the place, as the message names them.
+    answer
+        What git said.
+    remedy
+        The next step.
+    """
+
+    def __init__(self, what: str, answer: Answer, remedy: str) -> None:
+        said = answer.err or f"exit status {answer.status}"
+        super().__init__(f"{what} failed: {said}", remedy, Exit.UPSTREAM)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One git repository, named in full in every command so that no other is ever found.
+
+    Parameters
+    ----------
+    git_dir
+        The repository itself: ``.git`` of a tree, or a bare repository.
+    work_tree
+        The files, for the commands that look at them.
+    remedy
+        What to do when a command fails that must not.
+    """
+
+    git_dir: Path
+    work_tree: Path | None = None
+    remedy: str = "put that right and run again"
+
+    @classmethod
+    def create(cls, git_dir: Path, work_tree: Path | None = None) -> Repository:
+        """Make an empty repository that takes nothing from a user's template."""
+        place = ["--bare", str(git_dir)] if work_tree is None else [str(work_tree)]
+        options = ["--quiet", "--template=", "--object-format=sha1", "--initial-branch=main"]
+        made = cls(git_dir, work_tree)
+        made._check("init", execute(["init", *options, *place], None, None))
+        return made
+
+    def _check(self, command: str, answer: Answer) -> bytes:
+        if answer.status != 0:
+            raise GitError(f"git {command} in {self.git_dir}", answer, self.remedy)
+        return answer.out
+
+    def _global_options(self) -> list[str]:
+        if self.work_tree is None:
+            return ["-C", str(self.git_dir), f"--git-dir={self.git_dir}"]
+        tree = str(self.work_tree)
+        return ["-C", tree, f"--git-dir={self.git_dir}", f"--work-tree={tree}"]
+
+    def ask(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Run a command whose failure is an answer too."""
+        return execute([*self._global_options(), *arguments], stdin, env)
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Run a command that must succeed and return its output, byte for byte."""
+        return self._check(arguments[0], self.ask(*arguments, stdin=stdin, env=env))
+
+    def line(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command that must succeed and return the one line that it prints."""
+        return (
+            self.run(*arguments, stdin=stdin, env=env)
+            .decode("utf-8", "surrogateescape")
+            .rstrip("\n")
+        )
+
+    def lend(self) -> dict[str, str]:
+        """Return the environment in which another repository reads this one's objects."""
+        objects = self.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+    def copy_history(self, commit: str, other: Repository) -> None:
+        """Copy ``commit`` and everything that it needs into ``other``, a fresh repository.
+
+        ``other`` does the work, so that nothing is written here, not even a time of change. A
+        fetch would do the same in four times the time, checking all that is copied.
+        """
+        pack = str(other.git_dir / "objects" / "pack" / "pack")
+        wanted = f"{commit}\n".encode()
+        other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
+
+    def resolve(self, name: str) -> str | None:
+        """Return the commit that ``name`` stands for, or None."""
+        answer = self.ask(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"
+        )
+        return answer.out.decode().strip() if answer.status == 0 else None
