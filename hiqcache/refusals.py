@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hiqcache.codecs import codec_names
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -126,7 +128,7 @@ def refusals(config: Any) -> Iterator[str]:
 
 
 def refuse_server(codec: str, config: Any) -> None:
-    """Raise for the first thing in ``config`` that ``codec`` cannot be combined with.
+    """Raise for an unknown codec, or the first thing in ``config`` that it cannot go with.
 
     Parameters
     ----------
@@ -140,6 +142,9 @@ def refuse_server(codec: str, config: Any) -> None:
     ValueError
         One line: the codec, the argument and the way out.
     """
+    if codec not in codec_names():
+        known = ", ".join(codec_names())
+        raise ValueError(f"--hicache-l2-codec {codec} is unknown; choose none, {known}")
     for reason in refusals(config):
         raise ValueError(f"--hicache-l2-codec {codec} {reason}")
 
