@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from stack_world import git
+from stack_world import git, series_files
 
 from patchstack.applying import Request, apply_revision
 from patchstack.base import base_point, has_base, import_base, open_store
 from patchstack.context import ROOT, Context
+from patchstack.exporting import export_revision
 from patchstack.report import Progress
 from patchstack.revisions import Revision, load_revisions
 from patchstack.upstream import fetch_wheel, fitting_wheel
@@ -52,6 +54,19 @@ def test_the_pin_applies(context: Context, pinned: Revision, tmp_path: Path) -> 
     assert (tmp_path / "tree" / "python" / "sglang" / "srt").is_dir()
     again = apply_revision(context, Request("pin", tmp_path / "tree", offline=True), PROGRESS)
     assert again == result
+
+
+def test_the_series_is_in_the_exported_form(
+    context: Context, pinned: Revision, tmp_path: Path
+) -> None:
+    """Exporting what the series makes gives the series, byte for byte."""
+    apply_revision(context, Request("pin", target=tmp_path / "tree"), PROGRESS)
+    patches = tmp_path / "patches"
+    patches.mkdir()
+    shutil.copy(context.revisions_file, patches)
+    other = Context(ROOT, patches, context.cache)
+    folder = export_revision(other, "pin", tmp_path / "tree", PROGRESS)
+    assert series_files(folder) == series_files(context.series_dir(pinned.name))
 
 
 def test_the_wheel_for_this_interpreter(context: Context, pinned: Revision) -> None:
