@@ -23,6 +23,7 @@ SAMPLING = {"temperature": 0, "ignore_eos": True}
 def documents(model: Path) -> list[list[int]]:
     """Stretches of the Python language reference, as token ids."""
     from pydoc_data import topics
+
     from transformers import AutoTokenizer
 
     text = "\n\n".join(topics.topics.values())

@@ -88,7 +88,9 @@ class Radix:
     def key(self, seed: int, tokens: int) -> RadixKey:
         """Token ids of the sequence ``seed``."""
         generator = torch.Generator().manual_seed(seed)
-        return RadixKey(array("q", torch.randint(3, 30000, (tokens,), generator=generator).tolist()))
+        return RadixKey(
+            array("q", torch.randint(3, 30000, (tokens,), generator=generator).tolist())
+        )
 
     def _settle(self) -> None:
         self.cache.flush_pending_backups()

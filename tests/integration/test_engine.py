@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
+
 from cpu_runtime.model import prepare_model
 
 from .conftest import PLUGIN
@@ -19,8 +20,8 @@ from .engine_run import PREFIX_TOKENS, PREFIXES, SUFFIX_TOKENS
 
 ROOT = Path(__file__).parents[2]
 
-#: |logprob difference| of an INT8 restore to a raw-L2 hit of the same length: over all teacher-forced
-#: tokens of the suffixes, and of the worst one. The engine computes in BF16, whose own noise against
+#: |logprob difference| of an INT8 restore to a raw-L2 hit of the same length: mean and largest over
+#: the teacher-forced tokens of the suffixes. The engine computes in BF16, whose own noise against
 #: float32 is of the same order as the codec's.
 MEAN_BOUND, WORST_BOUND = 0.05, 0.5
 

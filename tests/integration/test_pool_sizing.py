@@ -10,7 +10,6 @@ from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope
 from .radix import Setup, radix
 
 
-
 @pytest.fixture
 def untouched_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reserve the arena without populating it: 8 GB of address space, no memory."""

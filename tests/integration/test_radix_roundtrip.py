@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from hiqcache.codecs import make_codec
 from hiqcache.geometry import KVGeometry
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hiqcache.refusals import REFUSALS, STORAGE_ATTACH_REFUSED
 from sglang.srt.arg_groups import hicache_hook
 from sglang.srt.arg_groups.overrides import resolving_view
 from sglang.srt.mem_cache.memory_pool import (
@@ -17,6 +16,8 @@ from sglang.srt.mem_cache.memory_pool import (
 from sglang.srt.mem_cache.pool_host import mha
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
+
+from hiqcache.refusals import REFUSALS, STORAGE_ATTACH_REFUSED
 
 from .radix import Setup, radix
 
@@ -116,7 +117,10 @@ def test_an_mla_pool_is_refused_by_name():
     def mla(size, page_size, dtype, heads, head_dim, layers, device, saver):
         return MLATokenToKVPool(size, page_size, dtype, 512, 64, layers, device, saver)
 
-    with pytest.raises(ValueError, match="cache is MLATokenToKVPool"), radix(Setup(device_pool=mla)):
+    with (
+        pytest.raises(ValueError, match="cache is MLATokenToKVPool"),
+        radix(Setup(device_pool=mla)),
+    ):
         pass
 
 
@@ -138,7 +142,14 @@ def test_a_half_precision_cache_is_refused():
         info = device.get_device_pool_infos()[0].buffer_info
         with pytest.raises(ValueError, match=r"torch\.float16.*torch\.bfloat16"):
             mha.get_mha_host_pool_cls(info)(
-                info, 2.0, 0, 16, "page_first", device_capacity_tokens=64, start_layer=0, end_layer=1
+                info,
+                2.0,
+                0,
+                16,
+                "page_first",
+                device_capacity_tokens=64,
+                start_layer=0,
+                end_layer=1,
             )
 
 
