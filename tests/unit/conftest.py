@@ -4,6 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("unit", deadline=None)  # a busy machine is no failure
+settings.load_profile("unit")
 
 
 @pytest.fixture(autouse=True, scope="session")

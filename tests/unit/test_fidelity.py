@@ -189,9 +189,13 @@ def test_error_metrics_by_hand() -> None:
     assert without_steps == replace(metrics, max_normalised=0.0)
 
 
-def test_there_is_no_report_of_a_bound_that_does_not_hold() -> None:
+@pytest.mark.parametrize(
+    ("term", "limit"), [("quantisation", 0.5), ("output_rounding", 2.0**-8), ("total", 1.0)]
+)
+def test_there_is_no_report_of_a_bound_that_does_not_hold(term: str, limit: float) -> None:
     report = verified_error_bound(normal_rows(1), Int8Codec(GEOMETRY))
-    for term, value in {"quantisation": 0.51, "output_rounding": 0.004, "total": math.nan}.items():
+    assert getattr(replace(report, **{term: limit}), term) == limit
+    for value in (math.nextafter(limit, 2), math.inf, math.nan):
         with pytest.raises(ValueError, match=rf"BoundReport\.{term} is .* above its bound"):
             replace(report, **{term: value})
 
@@ -356,6 +360,22 @@ def test_a_broken_edge_is_named(fill: Callable[[torch.Tensor], torch.Tensor], ru
         verified_error_bound(rows, RestoresOnes(GEOMETRY))
     assert raised.value.rule == rule
     assert raised.value.where == (1, 2, 0)
+
+
+def test_a_scale_that_is_no_number_is_no_excuse() -> None:
+    class RemembersRows(Int8Codec):
+        def encode(self, rows: torch.Tensor, records: torch.Tensor, ws: Int8Workspace) -> None:
+            super().encode(rows, records, ws)
+            self.layout.scales(records)[1, 2] = math.nan
+            self.rows = rows.clone()
+
+        def decode(self, records: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
+            super().decode(records, rows, ws)
+            rows[1, 2] = self.rows[1, 2]
+
+    with pytest.raises(ErrorBoundViolated) as raised:
+        verified_error_bound(normal_rows(2), RemembersRows(GEOMETRY))
+    assert (raised.value.rule, raised.value.where) == ("|q*s - x| <= s/2", (1, 2, 0))
 
 
 def test_a_violation_names_the_first_element() -> None:

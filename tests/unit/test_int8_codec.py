@@ -376,7 +376,7 @@ def test_rows_may_be_strided() -> None:
 # --- anything ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(rows=int8_rows())
 def test_any_rows_match_the_integer_description(rows: torch.Tensor) -> None:
     codec = int8_codec(*rows.shape[1:])
@@ -388,7 +388,7 @@ def test_any_rows_match_the_integer_description(rows: torch.Tensor) -> None:
         assert same_values(back, from_bits(bits, *rows.shape[1:])[0])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(rows=int8_rows())
 def test_any_rows_are_within_the_bound(rows: torch.Tensor) -> None:
     report = verified_error_bound(rows, int8_codec(*rows.shape[1:]))
