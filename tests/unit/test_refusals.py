@@ -111,6 +111,13 @@ def test_an_argument_that_a_release_does_not_have_cannot_be_set(refusal: Refusal
     assert list(refusals(config)) == []
 
 
+@pytest.mark.parametrize("codec", ["int7", "raw", "none", "INT8", ""])
+def test_an_unknown_codec_is_one_line_that_lists_the_known_ones(codec: str) -> None:
+    with pytest.raises(ValueError, match=r"is unknown; choose none, int8$") as raised:
+        refuse_server(codec, server())
+    assert str(raised.value).startswith(f"--hicache-l2-codec {codec} ")
+
+
 def test_a_server_of_no_known_argument_is_accepted() -> None:
     refuse_server("int8", SimpleNamespace())
 
