@@ -85,8 +85,8 @@ class StagedTransfer:
         # One layer: a load decodes it before the next layer is fetched.
         self._load = _Direction.allocate(codec, 1, self.chunk_tokens, device)
         self._row_indices = {
-            torch.device(d): torch.arange(self.chunk_tokens, dtype=torch.int64, device=d)
-            for d in {device, torch.device("cpu")}
+            d.type: torch.arange(self.chunk_tokens, dtype=torch.int64, device=d)
+            for d in (torch.device("cpu"), device)
         }
         logger.info("L2 codec %s", self.summary())
 
@@ -97,8 +97,8 @@ class StagedTransfer:
 
     @property
     def load_records(self) -> torch.Tensor:
-        """``[2, 1, chunk_tokens, record_bytes]`` uint8 that ``fetch`` writes."""
-        return self._load.records
+        """Shaped like ``backup_records``, for ``fetch`` to write; all layers are one memory."""
+        return self._load.records.expand(-1, self.codec.geometry.layers, -1, -1)
 
     @property
     def nbytes(self) -> int:
@@ -177,7 +177,7 @@ class StagedTransfer:
         """Device slots, host slots and staging rows of one chunk after another."""
         # SGLang's direct backend hands over both on the host.
         slots = device_indices.to(self._device, torch.int64, non_blocking=True)
-        staging_rows = self._row_indices[host_indices.device]
+        staging_rows = self._row_indices[host_indices.device.type]
         for start in range(0, slots.shape[0], self.chunk_tokens):
             chunk = slice(start, start + self.chunk_tokens)
             hosts = host_indices[chunk]

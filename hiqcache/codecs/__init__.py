@@ -6,7 +6,7 @@ codec's ``id`` and whose value is a :class:`~hiqcache.codecs.base.KVCodec` subcl
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from hiqcache.codecs.base import KVCodec
 from hiqcache.codecs.int8 import Int8Codec
@@ -30,13 +30,26 @@ def codec_class(name: str) -> type[KVCodec]:
     Raises
     ------
     ValueError
-        For an unknown name; the message lists the known ones.
+        For an unknown name, which the message answers with the known ones, or an entry point
+        that does not load a codec.
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for entry in entry_points(group=_ENTRY_POINTS, name=name):
-        return entry.load()
+        return _load(entry)
     raise ValueError(f"unknown codec {name!r}; choose from {', '.join(codec_names())}")
+
+
+def _load(entry: EntryPoint) -> type[KVCodec]:
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"codec {entry.name!r} does not load from {entry.value}: {error}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, KVCodec)):
+        raise ValueError(f"codec {entry.name!r}: {entry.value} is not a KVCodec class")
+    return found
 
 
 def make_codec(name: str, geometry: KVGeometry) -> KVCodec:

@@ -11,7 +11,8 @@ true division, half to even) and restored as ``bf16(q * s)``. Where ``s`` is a n
 .. math:: |\hat x - x| \le s / 2 + 2^{-8} |\hat x|
 
 (:mod:`hiqcache.fidelity` verifies it), no quotient rounds past 127, and encoding what was decoded
-gives the same bytes, so a node that is backed up again after a restore does not drift.
+gives the same bytes, so a node that is backed up again after a restore does not drift. (A device
+that flushes subnormal *inputs* to zero changes elements below ``2**-126``, to zeros.)
 
 At the edges, each confined to the head it occurs in:
 

@@ -46,6 +46,6 @@ class HostArena:
 
         def move(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
             stored = self._paged(self.records)[:, layer, self._pages(hosts)]
-            self._paged(self._transfer.load_records)[:, 0, self._pages(staging_rows)] = stored
+            self._paged(self._transfer.load_records)[:, layer, self._pages(staging_rows)] = stored
 
         return move

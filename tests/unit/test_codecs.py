@@ -81,6 +81,22 @@ def test_a_package_does_not_replace_a_built_in_codec(install: Install) -> None:
     assert codec_names() == ["int8"]
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("no_such_module:Codec", "does not load from no_such_module:Codec"),
+        ("broken_codec:NoSuchName", "does not load from broken_codec:NoSuchName"),
+        ("json:loads", "json:loads is not a KVCodec class"),
+    ],
+)
+def test_an_entry_point_that_is_no_codec_is_refused(
+    install: Install, value: str, message: str
+) -> None:
+    install("broken_codec", f"[hiqcache.codecs]\nbroken = {value}\n")
+    with pytest.raises(ValueError, match=f"codec 'broken'.*{message}"):
+        codec_class("broken")
+
+
 def test_a_codec_must_fulfil_the_contract() -> None:
     class Unfinished(KVCodec):
         id = "unfinished"

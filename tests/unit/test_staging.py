@@ -68,7 +68,8 @@ def test_a_chunk_is_whole_pages(
     transfer = StagedTransfer(Int8Codec(GEOMETRY), torch.device(device_type), page_size, wanted)
     assert transfer.chunk_tokens == chunk
     assert transfer.backup_records.shape == (2, 3, chunk, 56)
-    assert transfer.load_records.shape == (2, 1, chunk, 56)
+    assert transfer.load_records.shape == (2, 3, chunk, 56)
+    assert transfer.load_records[:, 0].data_ptr() == transfer.load_records[:, 2].data_ptr()
     assert transfer.nbytes == 2 * 4 * chunk * 56
 
 
