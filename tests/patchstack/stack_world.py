@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -174,8 +175,8 @@ class World:
         lines = outcome.err.splitlines()
         # Progress before the failure is allowed; the failure itself is the last line alone.
         assert "Traceback" not in outcome.err
-        assert lines[-1].startswith(("apply.py: ", "export.py: ")), outcome.err
-        assert sum(line.startswith(("apply.py: ", "export.py: ")) for line in lines) == 1
+        named = [bool(re.match(r"[a-z]+\.py: ", line)) for line in lines]
+        assert named[-1] and sum(named) == 1, outcome.err
         assert "; " in lines[-1], "no way out is named"
         for word in words:
             assert word in lines[-1], lines[-1]

@@ -115,7 +115,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class Revisions:
-    """Every supported release.
+    """Every supported release, and the ones that a user may ask for in vain.
 
     Parameters
     ----------
@@ -123,14 +123,27 @@ class Revisions:
         The name of the one that ``--rev pin`` means.
     supported
         The releases, in the order of the file.
+    refused
+        Releases that the series cannot be carried to, each with the reason.
     """
 
     pin: str
     supported: tuple[Revision, ...]
+    refused: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.pin not in [revision.name for revision in self.supported]:
+        if self.pin not in self.names:
             raise ValueError(f"pin {self.pin!r} is none of the revisions")
+        for name, why in self.refused:
+            if name in self.names:
+                raise ValueError(f"{name} is both supported and refused")
+            _require(r"v[0-9][0-9a-z.]*", name, "refused name")
+            _require(r"\S.*", why, f"reason against {name}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the supported releases."""
+        return tuple(revision.name for revision in self.supported)
 
     def get(self, name: str) -> Revision:
         """Return the release called ``name``, which may be ``pin``."""
@@ -138,8 +151,10 @@ class Revisions:
         for revision in self.supported:
             if revision.name == wanted:
                 return revision
-        choices = ", ".join([PIN, *(revision.name for revision in self.supported)])
-        raise ToolError(f"unknown revision {name!r}", f"choose one of {choices}", Exit.USAGE)
+        choose = f"choose one of {', '.join([PIN, *self.names])}"
+        if name in (refused := dict(self.refused)):
+            raise ToolError(f"{name} is not supported: {refused[name]}", choose, Exit.USAGE)
+        raise ToolError(f"unknown revision {name!r}", choose, Exit.USAGE)
 
 
 def load_revisions(path: Path) -> Revisions:
@@ -153,7 +168,8 @@ def load_revisions(path: Path) -> Revisions:
     try:
         table = tomllib.loads(path.read_text("utf-8"))
         named = table["revisions"].items()
-        return Revisions(table["pin"], tuple(Revision.parse(*item) for item in named))
+        refused = tuple(table.get("refused", {}).items())
+        return Revisions(table["pin"], tuple(Revision.parse(*item) for item in named), refused)
     except (OSError, UnicodeDecodeError, KeyError, AttributeError, TypeError, ValueError) as error:
         raise ToolError(
             f"{path} cannot be used: {type(error).__name__}: {error}",
