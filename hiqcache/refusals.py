@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from hiqcache.codecs import codec_names
 
 
@@ -167,15 +169,24 @@ def refuse_device_pool(codec: str, pool: Any, supported: type) -> None:
         )
 
 
-def refuse_buffers(codec: str, buffers: Any, scales: Any, drafts: Sequence[Any]) -> None:
+def refuse_buffers(
+    codec: str,
+    keys: Sequence[torch.Tensor],
+    values: Sequence[torch.Tensor],
+    layout: Any,
+    scales: Any,
+    drafts: Sequence[Any],
+) -> None:
     """Raise unless the device buffers are plain rows ``[slots, kv_heads, head_dim]``.
 
     Parameters
     ----------
     codec : str
         Value of ``--hicache-l2-codec``.
-    buffers
-        SGLang's ``KVBuffers``: ``k`` and ``v``, a tensor for each layer, and their ``layout``.
+    keys, values : sequence of torch.Tensor
+        The KV cache, a tensor for each layer.
+    layout
+        SGLang's name of their layout, or its enumeration member.
     scales
         Scales of a quantised KV cache, or None.
     drafts : sequence
@@ -186,8 +197,8 @@ def refuse_buffers(codec: str, buffers: Any, scales: Any, drafts: Sequence[Any])
     ValueError
         Names what is in the way.
     """
-    shapes = {tuple(layer.shape[1:]) for layer in (*buffers.k, *buffers.v)}
-    layout = getattr(buffers.layout, "value", buffers.layout)
+    shapes = {tuple(layer.shape[1:]) for layer in (*keys, *values)}
+    layout = getattr(layout, "value", layout)
     found = {
         "packed draft layers": len(drafts) > 0,
         "a quantised KV cache": scales is not None,

@@ -178,9 +178,13 @@ def buffers(
     )
 
 
+def refuse(codec: str, kv: Any, scales: Any, drafts: Any) -> None:
+    refuse_buffers(codec, kv.k, kv.v, kv.layout, scales, drafts)
+
+
 def test_plain_rows_are_accepted() -> None:
-    refuse_buffers("int8", buffers(), None, [])
-    refuse_buffers("int8", buffers(layout=SimpleNamespace(value="nhd")), None, ())
+    refuse("int8", buffers(), None, [])
+    refuse("int8", buffers(layout=SimpleNamespace(value="nhd")), None, ())
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,7 @@ def test_other_buffers_are_refused_by_what_they_are(case: tuple[Any, Any, Any], 
     with pytest.raises(
         ValueError, match=f"^--hicache-l2-codec int8 does not encode {thing}"
     ) as raised:
-        refuse_buffers("int8", *case)
+        refuse("int8", *case)
     assert str(raised.value).endswith("; serve with --hicache-l2-codec none")
     assert "\n" not in str(raised.value)
 
@@ -212,4 +216,4 @@ def test_layers_that_differ_are_refused() -> None:
     mixed = buffers()
     mixed.k[1] = torch.empty((32, 8, 64), device="meta")
     with pytest.raises(ValueError, match="rows that differ"):
-        refuse_buffers("int8", mixed, None, [])
+        refuse("int8", mixed, None, [])
