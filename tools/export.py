@@ -31,6 +31,7 @@ def parser() -> Parser:
     options = Parser("export.py", description=__doc__, epilog=EXAMPLE)
     options.add_argument("--rev", required=True, help="a supported release, or pin")
     options.add_argument("--tree", type=Path, help="where the commits are (build/<revision>)")
+    options.add_argument("--reason", help="why commits change, for patches/history.toml")
     options.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return options
 
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None, context: Context | None = None) -> i
         gitenv.isolate(os.environ)
         where = context or paths.Context.default()
         progress = report.Progress(arguments.quiet)
-        print(exporting.export_revision(where, arguments.rev, arguments.tree, progress))
+        given = (arguments.rev, arguments.tree, progress, arguments.reason)
+        print(exporting.export_revision(where, *given))
         return 0
 
     return run("export.py", body)

@@ -12,6 +12,7 @@ Layers, each of which imports only those above it:
 ``revisions``             ``patches/revisions.toml``: the supported releases
 ``mail``                  one commit <-> one mail patch
 ``series``, ``lock``      ``patches/<revision>/``: the patches; what they must give
+``history``               what became of commits that a lock no longer has
 ``upstream``, ``base``    the release's wheel; the commit made of its files
 ``build``                 patches to commits, in the object database alone
 ``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one

@@ -38,6 +38,11 @@ class Context:
         return self.patches / "revisions.toml"
 
     @property
+    def history_file(self) -> Path:
+        """The file that says what became of commits which no series has any more."""
+        return self.patches / "history.toml"
+
+    @property
     def repository(self) -> Path:
         """The bare repository in which patches become commits."""
         return self.cache / "sglang.git"

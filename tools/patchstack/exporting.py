@@ -20,7 +20,8 @@ from patchstack.build import Stack, build_stack
 from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.lock import LOCK, write_lock
+from patchstack.history import is_reason, record
+from patchstack.lock import LOCK, read_lock, write_lock
 from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
 from patchstack.report import Progress
 from patchstack.repository import GitError, Repository
@@ -60,9 +61,15 @@ class Commit:
 
 
 def export_revision(
-    context: Context, name: str, tree_path: Path | None, progress: Progress
+    context: Context,
+    name: str,
+    tree_path: Path | None,
+    progress: Progress,
+    reason: str | None = None,
 ) -> Path:
     """Write the series of a revision from the commits of a tree and return its folder."""
+    if reason is not None and not is_reason(reason):
+        raise ToolError(f"--reason {reason!r} is not one line", "say it in one line", Exit.USAGE)
     revision = load_revisions(context.revisions_file).get(name)
     base, folder = base_point(revision), context.series_dir(revision.name)
     path = (tree_path or context.target(revision.name)).resolve()
@@ -74,7 +81,7 @@ def export_revision(
             for number, commit in enumerate(commits, 1)
         )
         stack = _prove(scratch, base, commits, patches)
-    if _write(folder, patches, stack):
+    if _write(context, revision.name, patches, stack, reason):
         progress.say(f"{len(patches)} patches written to {context.show(folder)}")
     else:
         progress.say(f"{context.show(folder)} is up to date")
@@ -178,8 +185,15 @@ def _compare(scratch: Repository, commit: Commit, again: str) -> None:
             raise _finding(f"{commit.title} loses its {what} as a mail patch", hint)
 
 
-def _write(folder: Path, patches: tuple[PatchFile, ...], stack: Stack) -> bool:
-    """Put the series into ``folder`` in one step; return whether anything changed."""
+def _write(
+    context: Context,
+    revision: str,
+    patches: tuple[PatchFile, ...],
+    stack: Stack,
+    reason: str | None,
+) -> bool:
+    """Put the series into its folder in one step; return whether anything changed."""
+    folder = context.series_dir(revision)
     files = {patch.name: patch.data for patch in patches}
     files[SERIES] = _series_text(folder, patches).encode()
     files[LOCK] = write_lock(stack).encode()
@@ -196,8 +210,18 @@ def _write(folder: Path, patches: tuple[PatchFile, ...], stack: Stack) -> bool:
         for name, data in files.items():
             (fresh / name).write_bytes(data)
 
+    if old := _old_lock(folder):
+        record(context.history_file, revision, old, stack, reason)
     replace_folder(folder, fill)
     return True
+
+
+def _old_lock(folder: Path) -> Stack | None:
+    """Return the lock that is replaced; one that is missing or damaged has no commits to keep."""
+    try:
+        return read_lock(folder)
+    except ToolError:
+        return None
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -1,7 +1,8 @@
-"""A folder is replaced whole or not at all: filled beside its place, then renamed into it."""
+"""A folder or file is replaced whole or not at all: made beside its place, then renamed."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,3 +32,14 @@ def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
             if replaced:
                 old.rename(place)
             raise
+
+
+def replace_file(place: Path, data: bytes) -> None:
+    """Put a file with ``data`` at ``place``, on the disk before it has the name."""
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as folder:
+        fresh = Path(folder) / "new"
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(place)
