@@ -21,6 +21,7 @@ from typing import Any
 
 import apply
 import export
+import map as map_tool
 import pytest
 
 from patchstack.base import base_point
@@ -155,6 +156,10 @@ class World:
     def export(self, *arguments: str, rev: str = "pin") -> Outcome:
         """Run ``tools/export.py``."""
         return self._run(export.main, ["--rev", rev, *arguments])
+
+    def map(self, *arguments: str) -> Outcome:
+        """Run ``tools/map.py``."""
+        return self._run(map_tool.main, list(arguments))
 
     def applied(self, *arguments: str) -> Path:
         """Apply, which must succeed, and return the tree."""

@@ -19,5 +19,6 @@ Layers, each of which imports only those above it:
 ``wheel``                 the patched release and hiqcache itself, ready for pip
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``
+``commit_map``            patches to commits and back: the whole of ``tools/map.py``
 ========================  ==========================================================
 """
