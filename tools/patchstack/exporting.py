@@ -75,17 +75,34 @@ def export_revision(
     path = (tree_path or context.target(revision.name)).resolve()
     tree = _open(path, base, revision.name)
     with _scratch(tree) as scratch:
-        commits = _commits(scratch, tree, base)
-        patches = tuple(
-            PatchFile(patch_name(number, commit.slug), format_mail(scratch, commit.id))
-            for number, commit in enumerate(commits, 1)
-        )
-        stack = _prove(scratch, base, commits, patches)
-    if _write(context, revision.name, patches, stack, reason):
+        patches, stack = make_series(scratch, base, tree.head, tree.path)
+    if write_series(context, revision.name, patches, stack, reason):
         progress.say(f"{len(patches)} patches written to {context.show(folder)}")
     else:
         progress.say(f"{context.show(folder)} is up to date")
     return folder
+
+
+def make_series(
+    scratch: Repository, base: Point, head: str, tree: Path
+) -> tuple[tuple[PatchFile, ...], Stack]:
+    """Return the commits from ``base`` to ``head`` as patches, proved to become them again.
+
+    Parameters
+    ----------
+    scratch
+        A repository of ours that holds the commits; the proof leaves commits there.
+    base, head
+        Where the patches start and end.
+    tree
+        Where the user finds the commits, for the errors.
+    """
+    commits = _commits(scratch, base, head, tree)
+    patches = tuple(
+        PatchFile(patch_name(number, commit.slug), format_mail(scratch, commit.id))
+        for number, commit in enumerate(commits, 1)
+    )
+    return patches, _prove(scratch, base, commits, patches)
 
 
 def _open(path: Path, base: Point, revision: str) -> Tree:
@@ -116,18 +133,18 @@ def _scratch(tree: Tree) -> Iterator[Repository]:
         yield scratch
 
 
-def _commits(scratch: Repository, tree: Tree, base: Point) -> list[Commit]:
+def _commits(scratch: Repository, base: Point, head: str, tree: Path) -> list[Commit]:
     """Return the commits on top of the base, each fit to become a patch."""
-    span = f"{base.commit}..{tree.head}"
-    if scratch.ask("merge-base", "--is-ancestor", base.commit, tree.head).status != 0:
-        raise _finding(f"HEAD of {tree.path} does not build on the base", "rebase it")
+    span = f"{base.commit}..{head}"
+    if scratch.ask("merge-base", "--is-ancestor", base.commit, head).status != 0:
+        raise _finding(f"HEAD of {tree} does not build on the base", "rebase it")
     merges = scratch.line("rev-list", "--merges", span).split()
     if merges:
         raise _finding(f"{_title(scratch, merges[0])} is a merge", "rebase it into single commits")
     ids = scratch.line("rev-list", "--reverse", "--topo-order", span).split()
     if not ids:
-        raise _finding(f"{tree.path} has no commits on top of the base", "commit your change there")
-    commits = [_commit(scratch, commit) for commit in ids]
+        raise _finding(f"{tree} has no commits on top of the base", "commit your change there")
+    commits = [check_commit(scratch, commit) for commit in ids]
     slugs = [commit.slug for commit in commits]
     for commit in commits:
         if slugs.count(commit.slug) > 1:
@@ -137,7 +154,8 @@ def _commits(scratch: Repository, tree: Tree, base: Point) -> list[Commit]:
     return commits
 
 
-def _commit(scratch: Repository, commit: str) -> Commit:
+def check_commit(scratch: Repository, commit: str) -> Commit:
+    """Return a commit that is fit to become a patch, or refuse it."""
     title = _title(scratch, commit)
     trailers = read_trailers(scratch, scratch.run("log", "-1", "--format=%B", commit))
     missing = [name for name in TRAILERS if not trailers.get(name)]
@@ -185,7 +203,7 @@ def _compare(scratch: Repository, commit: Commit, again: str) -> None:
             raise _finding(f"{commit.title} loses its {what} as a mail patch", hint)
 
 
-def _write(
+def write_series(
     context: Context,
     revision: str,
     patches: tuple[PatchFile, ...],

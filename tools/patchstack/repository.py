@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,14 +103,15 @@ class Repository:
         quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
         return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
-    def copy_history(self, commit: str, other: Repository) -> None:
-        """Copy ``commit`` and everything that it needs into ``other``, a fresh repository.
+    def copy_history(self, commits: str | Iterable[str], other: Repository) -> None:
+        """Copy ``commits`` and everything that they need into ``other``, a repository of ours.
 
         ``other`` does the work, so that nothing is written here, not even a time of change. A
         fetch would do the same in four times the time, checking all that is copied.
         """
         pack = str(other.git_dir / "objects" / "pack" / "pack")
-        wanted = f"{commit}\n".encode()
+        listed = [commits] if isinstance(commits, str) else commits
+        wanted = "".join(f"{commit}\n" for commit in listed).encode()
         other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
 
     def resolve(self, name: str) -> str | None:
