@@ -5,6 +5,7 @@ Layers, each of which imports only those above it:
 ========================  ==========================================================
 ``errors``, ``command``   the one error type; how an error becomes a line and a code
 ``report``                progress on standard error
+``children``              child processes end with the tool
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
 ``context``               every path
@@ -16,6 +17,9 @@ Layers, each of which imports only those above it:
 ``upstream``, ``base``    the release's wheel; the commit made of its files
 ``build``                 patches to commits, in the object database alone
 ``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one
+``picking``, ``conflict`` a commit moved by a merge; the text that git could not merge
+``resolutions``           ``patches/resolutions/``: how conflicts were resolved
+``drift``                 what a new release changed where the patches are
 ``wheel``                 the patched release and hiqcache itself, ready for pip
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``
