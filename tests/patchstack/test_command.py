@@ -29,7 +29,8 @@ def test_a_package_is_missing(tool: Path, tmp_path: Path) -> None:
     """The script itself, started by an interpreter that has the standard library alone."""
     venv.create(tmp_path / "bare", with_pip=False)
     done = subprocess.run(
-        [str(tool), *ARGUMENTS[tool.name]], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [str(tool), *ARGUMENTS[tool.name]],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": f"{tmp_path / 'bare' / 'bin'}:{os.defpath}"},
     )  # fmt: skip
     assert done.returncode == 2
@@ -65,7 +66,14 @@ def test_help_has_an_example(tool: Path, tmp_path: Path) -> None:
     ("error", "code", "line"),
     [
         (ToolError("bad\nthing", "do\nthis", Exit.FINDINGS), 1, "tool: bad thing; do this\n"),
-        (PermissionError(13, "Permission denied", "/a"), 2, "tool: Permission denied: /a\n"),
+        (
+            PermissionError(13, "Permission denied", "/a"),
+            2,
+            "tool: Permission denied: /a; allow writing there, or name another place"
+            " (--help, HIQCACHE_CACHE)\n",
+        ),
+        (OSError(28, "No space left"), 2, "tool: No space left; free some space and run again\n"),
+        (OSError("odd"), 2, "tool: odd; put that right and run again\n"),
         (KeyboardInterrupt(), 130, "tool: interrupted\n"),
     ],
 )

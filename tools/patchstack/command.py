@@ -7,17 +7,28 @@ need are installed, so it imports neither.
 from __future__ import annotations
 
 import argparse
+import errno
+import signal
 import sys
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MINIMUM_PYTHON = (3, 11)
 INSTALL = "pip install -e '.[tools]'"
 _PACKAGES = {"git": "GitPython"}  # where a module's name says something else
+_WAYS_OUT = {
+    errno.EACCES: "allow writing there, or name another place (--help, HIQCACHE_CACHE)",
+    errno.EDQUOT: "free some space and run again",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f) and run again",
+    errno.ENOSPC: "free some space and run again",
+}
+_WAYS_OUT[errno.EPERM] = _WAYS_OUT[errno.EROFS] = _WAYS_OUT[errno.EACCES]
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,7 +53,8 @@ def run(program: str, body: Callable[[], int]) -> int:
         if sys.version_info < MINIMUM_PYTHON:
             wanted = ".".join(map(str, MINIMUM_PYTHON))
             raise ToolError(f"Python {wanted} or newer is needed", "use that one", Exit.USAGE)
-        return body()
+        with _stoppable():
+            return body()
     except ToolError as error:
         return _fail(program, str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -50,9 +62,27 @@ def run(program: str, body: Callable[[], int]) -> int:
         return _fail(program, f"{package} is not installed; run {INSTALL}", Exit.USAGE)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        return _fail(program, f"{error.strerror or error}{where}", Exit.USAGE)
+        way_out = _WAYS_OUT.get(error.errno or 0, "put that right and run again")
+        return _fail(program, f"{error.strerror or error}{where}; {way_out}", Exit.USAGE)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", Exit.INTERRUPTED)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the tool as Ctrl-C does: with its temporary files removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where signals do not arrive
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:  # under nohup it stays ignored
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(program: str, line: str, code: Exit) -> int:

@@ -22,6 +22,7 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 import git
 
+from patchstack.children import ended, ends_with_us
 from patchstack.errors import Exit, ToolError
 
 MINIMUM_GIT = (2, 34)
@@ -150,12 +151,10 @@ def execute(arguments: list[str], stdin: bytes | None, env: Mapping[str, str] | 
     with tempfile.TemporaryFile() as feed:  # GitPython wants a real file
         feed.write(stdin or b"")
         feed.seek(0)
-        status, out, err = process.execute(
-            command,
-            istream=feed,
-            with_extended_output=True,
-            with_exceptions=False,
-            stdout_as_string=False,
-            strip_newline_in_stdout=False,
-        )
-    return Answer(int(status), bytes(out), str(err))
+        # The handle ends the process when it is garbage, so it has a name until the end.
+        handle = process.execute(command, istream=feed, as_process=True, preexec_fn=ends_with_us())
+        child = handle.proc
+        assert child is not None
+        with ended(child):
+            out, err = child.communicate()
+    return Answer(child.returncode, out, err.decode("utf-8", "replace").removesuffix("\n"))

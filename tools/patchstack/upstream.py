@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.tags import sys_tags
 
+from patchstack.children import ends_with_us
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.report import Progress
@@ -76,6 +77,7 @@ def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Pr
     done = subprocess.run(
         [*command, f"sglang=={revision.version}"],
         stdin=subprocess.DEVNULL,
+        preexec_fn=ends_with_us(),
         # pip draws its bar on standard output; ours is kept for the result.
         stdout=sys.stderr.fileno() if progress.live else subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from patchstack.base import PREFIX
 from patchstack.build import Stack
+from patchstack.children import ends_with_us
 from patchstack.errors import Exit, ToolError
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
@@ -99,6 +100,7 @@ def _build_own(root: Path, folder: Path) -> Path:
         cwd=root,
         env=environment,
         stdin=subprocess.DEVNULL,
+        preexec_fn=ends_with_us(),
         capture_output=True,
         text=True,
         check=False,
