@@ -15,6 +15,8 @@ Layers, each of which imports only those above it:
 ``series``, ``lock``      ``patches/<revision>/``: the patches; what they must give
 ``history``               what became of commits that a lock no longer has
 ``upstream``, ``base``    the release's wheel; the commit made of its files
+``findings``              a place, the rule that it breaks, and how
+``patch_lines``, ``lint`` a patch file's lines; the rules that one keeps
 ``build``                 patches to commits, in the object database alone
 ``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one
 ``picking``, ``conflict`` a commit moved by a merge; the text that git could not merge

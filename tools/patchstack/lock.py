@@ -7,7 +7,8 @@ an edited or truncated patch is found by name; the rest after.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,35 +44,62 @@ def read_lock(folder: Path) -> Stack:
         raise _difference(folder, LOCK, f"cannot be read: {error}") from None
 
 
-def check_files(folder: Path, locked: Stack, base: Point, patches: tuple[PatchFile, ...]) -> None:
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as the lock has it.
+
+    Parameters
+    ----------
+    file
+        The file of the revision's folder that is to blame.
+    what
+        How it differs, as the end of a sentence that starts with the file.
+    """
+
+    file: str
+    what: str
+
+
+def file_differences(
+    locked: Stack, base: Point, patches: tuple[PatchFile, ...]
+) -> Iterator[Difference]:
     """Compare what is known before anything is applied: the base and the patch files."""
-    _compare(folder, LOCK, "base", locked.base, base)
+    yield from _compare(LOCK, "base", locked.base, base)
     names = [patch.name for patch in patches]
-    expected = [patch.file for patch in locked.patches]
-    if names != expected:
-        odd = next((name for name in names if name not in expected), None)
-        if odd is not None:
-            raise _difference(folder, odd, f"is not in {LOCK}")
-        raise _difference(folder, "series", f"has {names}, {LOCK} has {expected}")
-    for patch, lock in zip(patches, locked.patches, strict=True):
-        if patch.sha256 != lock.sha256:
-            found = f"has sha256 {patch.sha256}, {LOCK} has {lock.sha256}"
-            raise _difference(folder, patch.name, found)
+    digests = {patch.file: patch.sha256 for patch in locked.patches}
+    for name in names:
+        if name not in digests:
+            yield Difference(name, f"is not in {LOCK}")
+    if [name for name in names if name in digests] != list(digests):
+        yield Difference("series", f"has {names}, {LOCK} has {list(digests)}")
+    for patch in patches:
+        if patch.sha256 != digests.get(patch.name, patch.sha256):
+            what = f"has sha256 {patch.sha256}, {LOCK} has {digests[patch.name]}"
+            yield Difference(patch.name, what)
+
+
+def check_files(folder: Path, locked: Stack, base: Point, patches: tuple[PatchFile, ...]) -> None:
+    """Refuse the first of `file_differences`."""
+    _refuse_first(folder, file_differences(locked, base, patches))
 
 
 def check_stack(folder: Path, locked: Stack, stack: Stack) -> None:
     """Compare what the patches became."""
     for lock, patch in zip(locked.patches, stack.patches, strict=True):
-        _compare(folder, patch.file, "patch", lock, patch)
-    _compare(folder, LOCK, "head", locked.head, stack.head)
+        _refuse_first(folder, _compare(patch.file, "patch", lock, patch))
+    _refuse_first(folder, _compare(LOCK, "head", locked.head, stack.head))
 
 
-def _compare(folder: Path, file: str, what: str, locked: Any, found: Any) -> None:
+def _refuse_first(folder: Path, differences: Iterator[Difference]) -> None:
+    for difference in differences:
+        raise _difference(folder, difference.file, difference.what)
+
+
+def _compare(file: str, what: str, locked: Any, found: Any) -> Iterator[Difference]:
     for field in fields(locked):
         old, new = getattr(locked, field.name), getattr(found, field.name)
         if old != new:
-            detail = f"gives {what} {field.name} {new}, {LOCK} has {old}"
-            raise _difference(folder, file, detail)
+            yield Difference(file, f"gives {what} {field.name} {new}, {LOCK} has {old}")
 
 
 def _difference(folder: Path, file: str, what: str) -> ToolError:

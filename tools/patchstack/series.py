@@ -61,7 +61,7 @@ def read_series(folder: Path) -> tuple[PatchFile, ...]:
     listing = folder / SERIES
     if not listing.is_file():
         raise _broken(folder, f"{SERIES} is missing")
-    names = _entries(listing.read_text("utf-8", "replace"))
+    names = [entry.name for entry in entries(listing.read_text("utf-8", "replace"))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise _broken(folder, f"{SERIES} names {twice[0]} twice")
@@ -72,9 +72,26 @@ def read_series(folder: Path) -> tuple[PatchFile, ...]:
     return patches
 
 
-def _entries(text: str) -> list[str]:
-    lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+@dataclass(frozen=True)
+class Entry:
+    """A line of ``series`` that names a patch.
+
+    Parameters
+    ----------
+    line
+        Its number, from 1.
+    name
+        What it names.
+    """
+
+    line: int
+    name: str
+
+
+def entries(text: str) -> list[Entry]:
+    """Return what a ``series`` names; ``#`` starts a comment."""
+    names = (line.split("#", 1)[0].strip() for line in text.splitlines())
+    return [Entry(number, name) for number, name in enumerate(names, 1) if name]
 
 
 def _read_patch(folder: Path, name: str) -> PatchFile:
