@@ -22,6 +22,8 @@ Layers, each of which imports only those above it:
 ``picking``, ``conflict`` a commit moved by a merge; the text that git could not merge
 ``resolutions``           ``patches/resolutions/``: how conflicts were resolved
 ``drift``                 what a new release changed where the patches are
+``release``               a release that is not pinned yet, found with pip
+``interpreter``, ``smoke`` an environment that runs a release; whether a patch means something
 ``wheel``                 the patched release and hiqcache itself, ready for pip
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``

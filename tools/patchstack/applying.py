@@ -96,7 +96,7 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
     revision = load_revisions(context.revisions_file).get(request.revision)
     target = (request.target or context.target(revision.name)).resolve()
     source = _source(context, revision, for_wheel=request.wheels is not None)
-    with _alone(context, progress):
+    with alone(context, progress):
         tree = inspect_target(target, revision.name)
         store = open_store(context.repository)
         stack = _build(context, store, revision, source, request, progress)
@@ -153,17 +153,30 @@ def _build(
     else:
         progress.say(f"{revision.name} has no patches yet: this is the release as it is")
         patches, locked = (), Stack(base, (), base)
-    if not has_base(store, revision):
-        wheel = fetch_wheel(context, revision, source, offline=request.offline, progress=progress)
-        progress.say(f"importing the files of {wheel.name}")
-        import_base(store, revision, wheel)
+    ensure_base(context, store, revision, source, offline=request.offline, progress=progress)
     stack = build_stack(store, base, patches, progress)
     check_stack(folder, locked, stack)
     return stack
 
 
+def ensure_base(
+    context: Context,
+    store: Repository,
+    revision: Revision,
+    source: PinnedWheel,
+    *,
+    offline: bool,
+    progress: Progress,
+) -> None:
+    """Make sure that ``store`` has the base commit of ``revision``, made from ``source``."""
+    if not has_base(store, revision):
+        wheel = fetch_wheel(context, revision, source, offline=offline, progress=progress)
+        progress.say(f"importing the files of {wheel.name}")
+        import_base(store, revision, wheel)
+
+
 @contextmanager
-def _alone(context: Context, progress: Progress) -> Iterator[None]:
+def alone(context: Context, progress: Progress) -> Iterator[None]:
     """Let no second run of the tools work in the same cache meanwhile."""
     context.cache.mkdir(parents=True, exist_ok=True)
     with (context.cache / "lock").open("w") as file:

@@ -79,10 +79,7 @@ def base_ref(revision: Revision) -> str:
 
 def import_base(store: Repository, revision: Revision, wheel: Path) -> None:
     """Make the base commit from ``wheel``; refuse one whose files are not the pinned ones."""
-    store.run("fast-import", "--quiet", "--force", stdin=_import_stream(revision, wheel))
-    made = store.resolve(_IMPORT_REF)
-    tree = store.line("rev-parse", f"{_IMPORT_REF}:{PREFIX}")
-    store.run("update-ref", "-d", _IMPORT_REF)
+    made, tree = _import(store, revision, wheel)
     if made != base_point(revision).commit:
         raise ToolError(
             f"the files of {wheel.name} make tree {tree}, but revisions.toml pins {revision.tree}",
@@ -92,6 +89,11 @@ def import_base(store: Repository, revision: Revision, wheel: Path) -> None:
     store.run("update-ref", base_ref(revision), base_point(revision).commit)
 
 
+def wheel_tree(store: Repository, revision: Revision, wheel: Path) -> str:
+    """Return the id of the tree that ``wheel`` holds, for a release that is not pinned yet."""
+    return _import(store, revision, wheel)[1]
+
+
 def is_source(name: str) -> bool:
     """Return whether a member of a wheel belongs to the base tree."""
     return (
@@ -99,6 +101,15 @@ def is_source(name: str) -> bool:
         and not name.endswith(("/", _COMPILED))
         and name != _GENERATED
     )
+
+
+def _import(store: Repository, revision: Revision, wheel: Path) -> tuple[str | None, str]:
+    """Make a commit from ``wheel`` without a lasting name; return it and its ``sglang/``."""
+    store.run("fast-import", "--quiet", "--force", stdin=_import_stream(revision, wheel))
+    made = store.resolve(_IMPORT_REF)
+    tree = store.line("rev-parse", f"{_IMPORT_REF}:{PREFIX}")
+    store.run("update-ref", "-d", _IMPORT_REF)
+    return made, tree
 
 
 def _import_stream(revision: Revision, wheel: Path) -> bytes:

@@ -68,14 +68,14 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Progress) -> Path:
-    progress.say(f"fetching {wheel.name}")
+def run_pip(version: str, command: list[str], progress: Progress) -> None:
+    """Let pip do something with the wheel of one version and with nothing that it requires."""
     # -P: a pip.py in the current folder is not pip.
-    command = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check"]
-    command += ["--no-input", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-    command += _foreign_platform(revision, wheel)
     done = subprocess.run(
-        [*command, f"sglang=={revision.version}"],
+        [
+            *(sys.executable, "-P", "-m", "pip", *command, "--disable-pip-version-check"),
+            *("--no-input", "--no-deps", "--only-binary", ":all:", f"sglang=={version}"),
+        ],
         stdin=subprocess.DEVNULL,
         preexec_fn=ends_with_us(),
         # pip draws its bar on standard output; ours is kept for the result.
@@ -86,10 +86,26 @@ def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Pr
     )
     if done.returncode != 0:
         raise ToolError(
-            f"pip cannot fetch sglang=={revision.version} ({_reason(done.stderr)})",
+            f"pip cannot fetch sglang=={version} ({_reason(done.stderr)})",
             "check the network and pip's index settings, then run again",
             Exit.UPSTREAM,
         )
+
+
+def platform_options(wheel: PinnedWheel) -> list[str]:
+    """Return the options that make pip fetch ``wheel`` wherever this runs."""
+    tags = sorted(wheel.tags, key=str)
+    options = ["--implementation", tags[0].interpreter[:2], "--abi", tags[0].abi]
+    options += ["--python-version", tags[0].interpreter[2:]]
+    for tag in tags:
+        options += ["--platform", tag.platform]
+    return options
+
+
+def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Progress) -> Path:
+    progress.say(f"fetching {wheel.name}")
+    options = [] if wheel == fitting_wheel(revision) else platform_options(wheel)
+    run_pip(revision.version, ["download", "--dest", str(folder), *options], progress)
     fetched = folder / wheel.name
     if not fetched.exists():
         names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
@@ -99,18 +115,6 @@ def _download(revision: Revision, wheel: PinnedWheel, folder: Path, progress: Pr
             Exit.UPSTREAM,
         )
     return fetched
-
-
-def _foreign_platform(revision: Revision, wheel: PinnedWheel) -> list[str]:
-    """Return the options that make pip fetch ``wheel`` where it does not fit."""
-    if wheel == fitting_wheel(revision):
-        return []
-    tags = sorted(wheel.tags, key=str)
-    options = ["--implementation", tags[0].interpreter[:2], "--abi", tags[0].abi]
-    options += ["--python-version", tags[0].interpreter[2:]]
-    for tag in tags:
-        options += ["--platform", tag.platform]
-    return options
 
 
 def _reason(stderr: str) -> str:
