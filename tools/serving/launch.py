@@ -1,0 +1,119 @@
+"""How SGLang's server is started: its command line, its environment, its files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.l2 import L2
+from serving.pool_report import PLUGIN, VARIABLE
+
+HOST = "127.0.0.1"
+
+#: An alias of ``--hicache-l2-codec int8``. It would turn the raw L2 into an encoded one.
+_CODEC_ALIAS = "SGLANG_EXPERIMENTAL_HICACHE_INT8"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A server that can be started.
+
+    Parameters
+    ----------
+    name
+        What messages call it.
+    command
+        Program and arguments.
+    environment
+        All of its environment.
+    port
+        Where it listens on ``127.0.0.1``.
+    log
+        The file that takes its output.
+    pool_report
+        The file that takes its host pool's figures, if it has one.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    port: int
+    log: Path
+    pool_report: Path | None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://{HOST}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served, alike in every run of a comparison."""
+
+    model: Path
+    l1_tokens: int
+    page_size: int
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens at the moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> Launch:
+    """Describe a server on this machine's CPU that serves one request at a time.
+
+    Parameters
+    ----------
+    name
+        What messages call it, and what its files in ``folder`` are named after.
+    serving
+        The model and its device cache.
+    l2
+        The host cache, or None for a server without one.
+    folder
+        Where its log, its report and its temporary files go.
+    """
+    port = free_port()
+    command = [
+        *(sys.executable, "-m", "sglang.launch_server"),
+        *("--model-path", str(serving.model), "--host", HOST, "--port", str(port)),
+        *("--device", "cpu", "--attention-backend", "torch_native"),
+        *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
+        *("--max-total-tokens", str(serving.l1_tokens), "--page-size", str(serving.page_size)),
+        *("--max-running-requests", "1", "--random-seed", "0"),
+        *("--enable-metrics", "--enable-cache-report", "--sleep-on-idle"),
+        *(l2.options() if l2 else []),
+    ]
+    report = folder / f"{name}.pool.jsonl"
+    return Launch(
+        name,
+        tuple(command),
+        _environment(report, folder),
+        port,
+        log=folder / f"{name}.log",
+        pool_report=report if l2 else None,
+    )
+
+
+def _environment(report: Path, folder: Path) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != _CODEC_ALIAS}
+    inherited_path = inherited.get("PYTHONPATH")
+    return {
+        # Threads that spin while they wait take the cores from each other as soon as anything
+        # else runs; what that costs is tenfold. The user's own choice stands.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        **inherited,
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PLUGIN), inherited_path])),
+        "TMPDIR": str(folder),
+        VARIABLE: str(report),
+    }

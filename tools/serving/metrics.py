@@ -1,0 +1,51 @@
+"""SGLang's counters of what moved between the device and the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_SAMPLES = {
+    "backup_tokens": "sglang:hicache_backup_tokens_total",
+    "backup_bytes": "sglang:hicache_backup_bytes_total",
+    "load_back_tokens": "sglang:load_back_tokens_total",
+    "load_back_bytes": "sglang:load_back_bytes_total",
+}
+
+
+@dataclass(frozen=True)
+class TransferCounters:
+    """Tokens and bytes that went to L2 (backup) and came back (load-back)."""
+
+    backup_tokens: int = 0
+    backup_bytes: int = 0
+    load_back_tokens: int = 0
+    load_back_bytes: int = 0
+
+    def since(self, before: TransferCounters) -> TransferCounters:
+        """Return how far each counter went on from ``before``."""
+        return TransferCounters(
+            **{f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
+        )
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Bytes that a backed-up token took, if any was."""
+        return self.backup_bytes / self.backup_tokens if self.backup_tokens else None
+
+
+def parse_counters(text: str) -> TransferCounters:
+    """Read a server's ``/metrics``.
+
+    Parameters
+    ----------
+    text
+        Prometheus' text format. SGLang shows a counter only once it has counted, and with labels
+        for each process; an absent counter is zero.
+    """
+    totals: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    return TransferCounters(**{field: int(totals.get(s, 0)) for field, s in _SAMPLES.items()})

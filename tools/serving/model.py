@@ -1,0 +1,56 @@
+"""The model that is served: made from a package if need be, and the KV that it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from patchstack.errors import Exit, ToolError
+
+if TYPE_CHECKING:
+    from hiqcache.geometry import KVGeometry
+
+PACKAGED = "smollm2-135m-instruct"
+_WAY_OUT = "give --model the Hugging Face folder of a Llama or Qwen model"
+
+
+def packaged_model(cache: Path) -> Path:
+    """Return the folder of the model that a package carries, and write it if it is not there.
+
+    Parameters
+    ----------
+    cache
+        The folder of what can be had again.
+    """
+    from cpu_runtime.model import ModelError, prepare_model
+
+    # transformers asks the hub about local folders too, and draws bars on standard error.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    try:
+        return prepare_model(cache / "models" / PACKAGED)
+    except ModelError as error:
+        raise ToolError(str(error), "see tools/cpu_runtime/README.md", Exit(error.code)) from error
+
+
+def model_geometry(model: Path) -> KVGeometry:
+    """Return the KV geometry that a Hugging Face folder's ``config.json`` describes."""
+    from hiqcache.geometry import KVGeometry
+
+    file = model / "config.json"
+    if not file.is_file():
+        raise ToolError(f"{file} does not exist", _WAY_OUT, Exit.USAGE)
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        heads = config["num_attention_heads"]
+        head_dim = config.get("head_dim") or config["hidden_size"] // heads
+        kv_heads = config.get("num_key_value_heads") or heads
+        return KVGeometry(config["num_hidden_layers"], kv_heads, head_dim, "cpu")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolError(
+            f"{file} does not describe a plain attention model ({type(error).__name__}: {error})",
+            _WAY_OUT,
+            Exit.USAGE,
+        ) from error
