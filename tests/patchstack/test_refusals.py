@@ -127,7 +127,7 @@ def test_a_wheel_with_another_digest(fresh: World) -> None:
     files = {**SOURCES, **GENERATED, **DIST_INFO, "sglang/evil.py": b"import os\n"}
     write_wheel(fresh.index / WHEEL, files)
     apply_refused(fresh, 4, WHEEL, "revisions.toml pins")
-    assert list(fresh.context.wheels.iterdir()) == [], "a wrong wheel must not stay in the cache"
+    assert not fresh.context.wheels.exists(), "a wrong wheel must not stay in the cache"
 
 
 def test_the_pinned_wheel_is_gone_from_the_index(fresh: World) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +34,17 @@ class Listener(Progress):
             self.waiting.set()
 
 
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold a folder as another run would."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
 def start(world: World, target: Path, heard: Listener, results: list[Result]) -> threading.Thread:
     """Apply beside the test."""
 
@@ -44,8 +58,7 @@ def start(world: World, target: Path, heard: Listener, results: list[Result]) ->
 
 def test_a_second_run_waits_for_the_first(world: World) -> None:
     listener, results = Listener(), list[Result]()
-    with (world.context.cache / "lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with folder_lock(world.context.cache):
         run = start(world, world.target, listener, results)
         assert listener.waiting.wait(PATIENCE)
         assert not world.target.exists()

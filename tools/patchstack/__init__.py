@@ -9,7 +9,8 @@ Layers, each of which imports only those above it:
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
 ``context``               every path
-``swap``                  a folder replaced whole or not at all
+``locking``               one run at a time in a folder
+``swap``                  a folder replaced whole or not at all, whatever is killed
 ``revisions``             ``patches/revisions.toml``: the supported releases
 ``mail``                  one commit <-> one mail patch
 ``series``, ``lock``      ``patches/<revision>/``: the patches; what they must give

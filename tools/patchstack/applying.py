@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import PinnedWheel, Revision, load_revisions
 from patchstack.series import has_series, read_series
+from patchstack.swap import claimed
 from patchstack.upstream import fetch_wheel, fitting_wheel
 from patchstack.wheel import install_command, patched_files, write_wheels
 
@@ -96,7 +95,8 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
     revision = load_revisions(context.revisions_file).get(request.revision)
     target = (request.target or context.target(revision.name)).resolve()
     source = _source(context, revision, for_wheel=request.wheels is not None)
-    with alone(context, progress):
+    folder = context.series_dir(revision.name)
+    with claimed(target, folder, context.repository, progress=progress):
         tree = inspect_target(target, revision.name)
         store = open_store(context.repository)
         stack = _build(context, store, revision, source, request, progress)
@@ -109,7 +109,8 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
                 context, revision, source, offline=request.offline, progress=progress
             )
             progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
-            wheels = write_wheels(context.root, revision, wheel, files, request.wheels.resolve())
+            dist = request.wheels.resolve()
+            wheels = write_wheels(context.root, revision, wheel, files, dist, progress)
             progress.say(f"install both with: {install_command(wheels)}")
         if tree is not None and is_current(tree, stack):
             progress.say(f"{target} is up to date")
@@ -175,14 +176,6 @@ def ensure_base(
         import_base(store, revision, wheel)
 
 
-@contextmanager
-def alone(context: Context, progress: Progress) -> Iterator[None]:
+def alone(context: Context, progress: Progress) -> AbstractContextManager[None]:
     """Let no second run of the tools work in the same cache meanwhile."""
-    context.cache.mkdir(parents=True, exist_ok=True)
-    with (context.cache / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say("waiting for another run to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return claimed(context.repository, progress=progress)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import io
 import stat
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +21,7 @@ from patchstack.errors import Exit, ToolError
 from patchstack.gitenv import IDENTITY_EMAIL, IDENTITY_NAME
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
+from patchstack.swap import replace_folder
 
 PACKAGE = "sglang"
 PREFIX = f"python/{PACKAGE}"
@@ -58,11 +58,12 @@ def base_point(revision: Revision) -> Point:
 
 def open_store(path: Path) -> Repository:
     """Return the bare repository of the cache, made if it is not there yet."""
+
+    def make(fresh: Path) -> None:
+        Repository.create(fresh)
+
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".store-") as folder:
-            fresh = Repository.create(Path(folder) / "new.git")
-            fresh.git_dir.rename(path)
+        replace_folder(path, make)
     return Repository(path, remedy=f"remove {path}, which can be made again, and run again")
 
 

@@ -27,7 +27,7 @@ from patchstack.report import Progress
 from patchstack.repository import GitError, Repository
 from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
-from patchstack.swap import replace_folder
+from patchstack.swap import claimed, replace_folder
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _REWORD = "reword the message without lines that mail reads as its own (---, From:, diff --git)"
@@ -73,10 +73,12 @@ def export_revision(
     revision = load_revisions(context.revisions_file).get(name)
     base, folder = base_point(revision), context.series_dir(revision.name)
     path = (tree_path or context.target(revision.name)).resolve()
-    tree = _open(path, base, revision.name)
-    with _scratch(tree) as scratch:
-        patches, stack = make_series(scratch, base, tree.head, tree.path)
-    if write_series(context, revision.name, patches, stack, reason):
+    with claimed(path, folder, context.history_file, progress=progress):
+        tree = _open(path, base, revision.name)
+        with _scratch(tree) as scratch:
+            patches, stack = make_series(scratch, base, tree.head, tree.path)
+        written = write_series(context, revision.name, patches, stack, reason)
+    if written:
         progress.say(f"{len(patches)} patches written to {context.show(folder)}")
     else:
         progress.say(f"{context.show(folder)} is up to date")

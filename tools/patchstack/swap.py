@@ -1,11 +1,41 @@
-"""A folder or file is replaced whole or not at all: made beside its place, then renamed."""
+"""A folder or file is replaced whole or not at all: made beside its place, then renamed.
+
+A folder needs two renames, and a run can be killed between them. What it leaves is beside the
+place under a name of ours, and `claimed`, with which every run begins, puts it right: the old
+folder comes back unless the new one has taken its place, and the rest is removed.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from patchstack.locking import held
+from patchstack.report import Progress
+
+_OURS = ".hiqcache-"
+# Beside a place: what will be there, what was there (whole), and what is being removed.
+_NEW, _OLD, _GONE = "new", "old", "gone"
+
+
+@contextmanager
+def claimed(*places: Path, progress: Progress) -> Iterator[None]:
+    """Keep other runs away from ``places``, each of which is as if no run had been killed."""
+    with held((place.parent for place in places), progress):
+        for place in places:
+            _recover(place, progress)
+        yield
+
+
+@contextmanager
+def beside(place: Path) -> Iterator[Path]:
+    """Give a temporary folder on the disk of ``place``, which the caller has claimed."""
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=_prefix(place)) as folder:
+        yield Path(folder)
 
 
 def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
@@ -20,26 +50,46 @@ def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
         Makes the new folder at the path that it is given, which does not exist yet.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as folder:
-        fresh, old = Path(folder) / "new", Path(folder) / "old"
+    with beside(place) as folder:
+        fresh, old = folder / _NEW, folder / _OLD
         fill(fresh)
-        replaced = place.exists()
-        if replaced:
-            place.rename(old)
         try:
+            if place.exists():
+                place.rename(old)
             fresh.rename(place)
-        except BaseException:
-            if replaced:
-                old.rename(place)
-            raise
+        finally:
+            _bring_back(old, place)
 
 
 def replace_file(place: Path, data: bytes) -> None:
     """Put a file with ``data`` at ``place``, on the disk before it has the name."""
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as folder:
-        fresh = Path(folder) / "new"
+    with beside(place) as folder:
+        fresh = folder / _NEW
         with fresh.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(place)
+
+
+def _prefix(place: Path) -> str:
+    return f".{place.name}{_OURS}"
+
+
+def _recover(place: Path, progress: Progress) -> None:
+    for folder in sorted(place.parent.iterdir()):
+        if folder.name.startswith(_prefix(place)) and folder.is_dir():
+            if _bring_back(folder / _OLD, place):
+                progress.say(f"brought {place} back, which a killed run had moved away")
+            shutil.rmtree(folder)
+
+
+def _bring_back(old: Path, place: Path) -> bool:
+    """Return ``old`` to ``place`` if nothing took that; or else give up its name."""
+    if not old.exists():
+        return False
+    if place.exists():
+        old.rename(old.with_name(_GONE))  # a folder half removed is never called old
+        return False
+    old.rename(place)
+    return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from packaging.tags import sys_tags
@@ -15,6 +14,7 @@ from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.report import Progress
 from patchstack.revisions import PinnedWheel, Revision
+from patchstack.swap import beside, claimed
 
 
 def fitting_wheel(revision: Revision) -> PinnedWheel | None:
@@ -40,17 +40,26 @@ def fetch_wheel(
     refused when ``offline``.
     """
     cached = context.wheels / wheel.name
-    damaged = cached.exists() and file_sha256(cached) != wheel.sha256
-    if cached.exists() and not damaged:
+    if _is_whole(cached, wheel):
         return cached
     if offline:
-        state = "is damaged" if damaged else "is not in the cache"
+        state = "is damaged" if cached.exists() else "is not in the cache"
         raise ToolError(f"{wheel.name} {state}", "run again without --offline", Exit.UPSTREAM)
-    if damaged:
+    with claimed(cached, progress=progress):
+        if not _is_whole(cached, wheel):  # unless the run that was waited for fetched it
+            _fetch(revision, wheel, cached, progress)
+    return cached
+
+
+def _is_whole(cached: Path, wheel: PinnedWheel) -> bool:
+    return cached.exists() and file_sha256(cached) == wheel.sha256
+
+
+def _fetch(revision: Revision, wheel: PinnedWheel, cached: Path, progress: Progress) -> None:
+    if cached.exists():
         progress.say(f"{wheel.name} is damaged in the cache; fetching it again")
-    context.wheels.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=context.wheels, prefix=".fetch-") as folder:
-        fetched = _download(revision, wheel, Path(folder), progress)
+    with beside(cached) as folder:
+        fetched = _download(revision, wheel, folder, progress)
         digest = file_sha256(fetched)
         if digest != wheel.sha256:
             raise ToolError(
@@ -59,7 +68,6 @@ def fetch_wheel(
                 Exit.UPSTREAM,
             )
         fetched.replace(cached)
-    return cached
 
 
 def file_sha256(path: Path) -> str:

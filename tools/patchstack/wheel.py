@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -27,8 +26,10 @@ from patchstack.base import PREFIX
 from patchstack.build import Stack
 from patchstack.children import ends_with_us
 from patchstack.errors import Exit, ToolError
+from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
+from patchstack.swap import beside, claimed
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can hold
 _FILE_MODE = 0o100644
@@ -57,7 +58,12 @@ def patched_files(store: Repository, stack: Stack) -> dict[str, bytes | None]:
 
 
 def write_wheels(
-    root: Path, revision: Revision, upstream: Path, files: Mapping[str, bytes | None], folder: Path
+    root: Path,
+    revision: Revision,
+    upstream: Path,
+    files: Mapping[str, bytes | None],
+    folder: Path,
+    progress: Progress,
 ) -> tuple[Path, Path]:
     """Write the patched release and hiqcache's wheel into ``folder``, both or neither.
 
@@ -73,13 +79,15 @@ def write_wheels(
         What `patched_files` returned.
     folder
         Where the wheels go; made if it is not there.
+    progress
+        Where a wait for another run is told.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".wheels-") as temporary:
-        ours = _build_own(root, Path(temporary))
+    place = folder / _patched_name(revision, upstream)
+    with claimed(place, progress=progress), beside(place) as temporary:
+        ours = _build_own(root, temporary)
         requirement = f"hiqcache=={own_version(root)}"
-        patched = _write_patched(revision, upstream, files, requirement, Path(temporary))
-        return patched.replace(folder / patched.name), ours.replace(folder / ours.name)
+        _write_patched(revision, upstream, files, requirement, temporary / place.name)
+        return (temporary / place.name).replace(place), ours.replace(folder / ours.name)
 
 
 def install_command(wheels: tuple[Path, ...]) -> str:
@@ -115,15 +123,19 @@ def _build_own(root: Path, folder: Path) -> Path:
     return folder / done.stdout.strip().splitlines()[-1]
 
 
+def _patched_name(revision: Revision, upstream: Path) -> str:
+    old, new = f"sglang-{revision.version}-", f"sglang-{revision.patched_version}-"
+    return upstream.name.replace(old, new, 1)
+
+
 def _write_patched(
     revision: Revision,
     upstream: Path,
     files: Mapping[str, bytes | None],
     requirement: str,
-    folder: Path,
-) -> Path:
+    path: Path,
+) -> None:
     old, new = f"sglang-{revision.version}", f"sglang-{revision.patched_version}"
-    path = folder / upstream.name.replace(f"{old}-", f"{new}-", 1)
     record = f"{new}.dist-info/RECORD"
     rows: list[tuple[str, str, str]] = []
     with zipfile.ZipFile(upstream) as source, zipfile.ZipFile(path, "w") as target:
@@ -140,7 +152,6 @@ def _write_patched(
         listing = io.StringIO()
         csv.writer(listing, lineterminator="\n").writerows(rows)
         _add(target, record, _FILE_MODE, listing.getvalue().encode())
-    return path
 
 
 def _members(
