@@ -56,8 +56,10 @@ REFUSALS: tuple[Refusal, ...] = (
         "has no L3 format yet: drop --hicache-storage-backend",
     ),
     Refusal(
+        # Either end of its range disables it: 0 in 0.5.21, 1 since. The other one ("always")
+        # takes a decode server, which is refused below.
         "disaggregation_decode_host_receive_threshold",
-        lambda threshold: threshold < 1,
+        lambda threshold: 0 < threshold < 1,
         f"is refused: PD host-receive {_RAW}; drop --disaggregation-decode-host-receive-threshold",
     ),
     Refusal(

@@ -23,6 +23,8 @@ from sglang.srt.mem_cache.unified_cache.components import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 from sglang.srt.runtime_context import get_context
 
+from .releases import device_slots, finish_backups, matched_on_device, restored_tokens
+
 Rows = list[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -92,10 +94,6 @@ class Radix:
             array("q", torch.randint(3, 30000, (tokens,), generator=generator).tolist())
         )
 
-    def _settle(self) -> None:
-        self.cache.flush_pending_backups()
-        self.cache.check_hicache_events()
-
     def insert(self, seed: int, tokens: int) -> torch.Tensor:
         """Compute (here: draw) the KV of a sequence, insert it, and return its device slots."""
         slots = self.allocator.alloc(tokens)
@@ -112,19 +110,24 @@ class Radix:
             self.device.v_buffer[layer][slots] = v
             self.kv[seed].append((k, v))
         self.cache.insert(InsertParams(key=self.key(seed, tokens), value=slots))
-        self._settle()
+        finish_backups(self.cache)
         return slots
 
     def touch(self, seed: int, tokens: int) -> None:
         """A second hit, after which the selective policy backs a node up."""
         match = self.match(seed, tokens)
-        slots = self.cache.path_device_indices(match.last_device_node)
+        slots = device_slots(self.cache, match)
         self.cache.insert(InsertParams(key=self.key(seed, tokens), value=slots))
-        self._settle()
+        finish_backups(self.cache)
 
     def match(self, seed: int, tokens: int):
-        """SGLang's match of the sequence: ``device_prefix_len`` and ``host_hit_length``."""
+        """SGLang's match of the sequence."""
         return self.cache.match_prefix(MatchPrefixParams(key=self.key(seed, tokens)))
+
+    def found(self, seed: int, tokens: int) -> tuple[int, int]:
+        """Tokens of the sequence that a match finds on the device, and on the host."""
+        match = self.match(seed, tokens)
+        return matched_on_device(match), match.host_hit_length
 
     def host_slots(self, device_slots: torch.Tensor) -> torch.Tensor:
         """Host slots of tokens that were just backed up from these device slots."""
@@ -143,7 +146,7 @@ class Radix:
             mamba_host_hit_length=0,
             kv=types.SimpleNamespace(mamba_pool_idx=None),
         )
-        restored, _ = self.cache.init_load_back(
+        loaded, _ = self.cache.init_load_back(
             InitLoadBackParams(
                 best_match_node=match.best_match_node,
                 host_hit_length=match.host_hit_length,
@@ -154,13 +157,12 @@ class Radix:
         for layer in range(self.setup.layers):
             self.device.layer_transfer_counter.wait_until(layer)
         self.cache.check_hicache_events()
-        return restored
+        return restored_tokens(loaded)
 
     def read(self, seed: int, tokens: int) -> Rows:
         """The sequence's KV rows as attention would read them from the device pool."""
-        match = self.match(seed, tokens)
-        assert (match.device_prefix_len, match.host_hit_length) == (tokens, 0)
-        slots = self.cache.path_device_indices(match.last_device_node)
+        assert self.found(seed, tokens) == (tokens, 0)
+        slots = device_slots(self.cache, self.match(seed, tokens))
         return [
             (self.device.get_key_buffer(layer)[slots], self.device.get_value_buffer(layer)[slots])
             for layer in range(self.setup.layers)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from sglang.srt.mem_cache.pool_host import common
-from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope
 
 from .radix import Setup, radix
+from .releases import limit_host_memory
 
 
 @pytest.fixture
 def untouched_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reserve the arena without populating it: 8 GB of address space, no memory."""
+    limit_host_memory(monkeypatch, 10 * 10**9)
     monkeypatch.setattr(common, "alloc_mmap", lambda dims, dtype: torch.empty(dims, dtype=dtype))
 
 
@@ -25,7 +26,7 @@ QWEN3_8B = dict(layers=36, kv_heads=8, head_dim=128, device_tokens=64, page_size
 )
 def test_qwen3_8b_at_8_gb(codec, bytes_per_token, tokens, layout, untouched_arena):
     setup = Setup(codec=codec, layout=layout, size_gb=8, **QWEN3_8B)
-    with host_memory_budget_scope(10 * 10**9), radix(setup) as r:
+    with radix(setup) as r:
         assert r.host.size_per_token == r.host.get_size_per_token() == bytes_per_token
         assert r.host.size == tokens
         assert r.host.kv_buffer.nbytes == tokens * bytes_per_token
@@ -55,10 +56,10 @@ def test_a_backup_writes_exactly_its_tokens_bytes(codec, bytes_per_token, layout
         assert int(changed.sum()) == tokens * bytes_per_token
 
 
-def test_a_pool_beyond_the_budget_is_refused_in_encoded_bytes():
+def test_a_pool_beyond_the_budget_is_refused_in_encoded_bytes(monkeypatch):
+    limit_host_memory(monkeypatch, 7 * 10**9)
     setup = Setup(codec="int8", size_gb=8, **QWEN3_8B)
     with (
-        host_memory_budget_scope(7 * 10**9),
         pytest.raises(ValueError, match=r"Requesting 8\.00 GB but only have 7\.00 GB"),
         radix(setup),
     ):

@@ -39,8 +39,7 @@ def restore(setup: Setup) -> tuple[Rows, Rows]:
             r.touch(1, TOKENS)
         for seed in (2, 3, 4):
             r.insert(seed, TOKENS)
-        match = r.match(1, TOKENS)
-        assert (match.device_prefix_len, match.host_hit_length) == (0, TOKENS)
+        assert r.found(1, TOKENS) == (0, TOKENS)
         # Nothing of the sequence may survive in the device pool by luck.
         first_keys = r.kv[1][0][0]
         assert not (r.device.k_buffer[0][:, None] == first_keys[None, :4]).flatten(2).all(-1).any()
@@ -130,11 +129,11 @@ def test_merged_nodes_restore_in_one_transfer():
     with radix(Setup("int8", device_tokens=1024)) as r:
         for seed in range(1, 9):
             r.insert(seed, TOKENS)
-        host_hits = [s for s in range(1, 9) if r.match(s, TOKENS).host_hit_length == TOKENS]
+        host_hits = [s for s in range(1, 9) if r.found(s, TOKENS) == (0, TOKENS)]
         assert len(host_hits) >= 4
         for first, second in pairwise(host_hits[:3]):
             for seed in (first, second):
-                if r.match(seed, TOKENS).host_hit_length:
+                if r.found(seed, TOKENS)[1]:
                     assert r.load_back(seed, TOKENS) == TOKENS
                 expected = [
                     tuple(through_codec("int8", r.setup, x) for x in rows) for rows in r.kv[seed]

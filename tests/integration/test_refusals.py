@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from sglang.srt.arg_groups import hicache_hook
 from sglang.srt.arg_groups.overrides import resolving_view
-from sglang.srt.mem_cache.memory_pool import (
-    MHATokenToKVPool,
-    MLATokenToKVPool,
-)
+from sglang.srt.mem_cache import kv_cache_builder
+from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
 from sglang.srt.mem_cache.pool_host import mha
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
+from sglang.version import __version__
 
 from hiqcache.refusals import REFUSALS, STORAGE_ATTACH_REFUSED
 
 from .radix import Setup, radix
+from .releases import build_host_pool, host_pool_input
 
 ACCEPTED = dict(
     model_path=str(Path(__file__).parent / "llama"),
@@ -61,16 +61,25 @@ def resolve(**arguments) -> ServerArgs:
     return args
 
 
+#: Arguments that the older supported releases do not have yet.
+SINCE = {
+    "disaggregation_decode_host_receive_threshold": Version("0.5.21"),
+    "enable_kv_cache_sharding": Version("0.5.22"),
+}
+NEWER = {field for field, since in SINCE.items() if Version(__version__) < since}
+
+
 def test_the_table_speaks_of_arguments_that_this_release_has():
-    assert {r.field for r in REFUSALS} <= set(ServerArgs.__struct_fields__)
-    assert {r.field for r in REFUSALS} == set(REFUSED)
+    fields = {r.field for r in REFUSALS}
+    assert fields == set(REFUSED)
+    assert fields - set(ServerArgs.__struct_fields__) == NEWER
 
 
 def test_an_accepted_configuration_resolves():
     assert resolving_view(resolve()).hicache_l2_codec == "int8"
 
 
-@pytest.mark.parametrize("field", REFUSED)
+@pytest.mark.parametrize("field", REFUSED.keys() - NEWER)
 def test_each_bypass_is_refused_in_one_line(field):
     with pytest.raises((ValueError, NotImplementedError)) as refused:
         resolve(**{field: REFUSED[field]})
@@ -124,33 +133,23 @@ def test_an_mla_pool_is_refused_by_name():
         pass
 
 
-def test_packed_drafts_and_scales_are_refused_by_the_pool():
-    setup = Setup()
-    with get_context().override_server_args(**setup.server_args):
-        device = MHATokenToKVPool(64, 16, torch.bfloat16, 8, 128, 2, "cpu", False)
-        info = device.get_device_pool_infos()[0].buffer_info
-        pool_class = mha.get_mha_host_pool_cls(info)
-        geometry = dict(device_capacity_tokens=64, start_layer=0, end_layer=1)
+def device_pool(dtype: torch.dtype = torch.bfloat16) -> MHATokenToKVPool:
+    return MHATokenToKVPool(64, 16, dtype, 8, 128, 2, "cpu", False)
+
+
+def test_packed_drafts_are_refused_by_the_pool():
+    with get_context().override_server_args(**Setup().server_args):
+        device = device_pool()
         with pytest.raises(ValueError, match="packed draft layers"):
-            pool_class(info, 2.0, 0, 16, "page_first", draft_buffer_infos=(info,), **geometry)
+            build_host_pool(device, drafts=(device,))
 
 
 def test_a_half_precision_cache_is_refused():
-    setup = Setup()
-    with get_context().override_server_args(**setup.server_args):
-        device = MHATokenToKVPool(64, 16, torch.float16, 8, 128, 2, "cpu", False)
-        info = device.get_device_pool_infos()[0].buffer_info
-        with pytest.raises(ValueError, match=r"torch\.float16.*torch\.bfloat16"):
-            mha.get_mha_host_pool_cls(info)(
-                info,
-                2.0,
-                0,
-                16,
-                "page_first",
-                device_capacity_tokens=64,
-                start_layer=0,
-                end_layer=1,
-            )
+    with (
+        get_context().override_server_args(**Setup().server_args),
+        pytest.raises(ValueError, match=r"torch\.float16.*torch\.bfloat16"),
+    ):
+        build_host_pool(device_pool(torch.float16))
 
 
 def test_a_storage_backend_cannot_be_attached_to_a_running_server():
@@ -163,25 +162,27 @@ def test_without_a_codec_sglang_is_what_it_was():
     with radix(Setup(codec="none")) as r:
         assert type(r.host) is mha.MHATokenToKVPoolHost
         assert r.host.kv_buffer.dtype == torch.bfloat16
-        info = r.device.get_device_pool_infos()[0].buffer_info
+        kv = host_pool_input(r.device)
         raw_selection = mha.get_mha_host_pool_cls.__wrapped__
-        assert mha.get_mha_host_pool_cls(info) is raw_selection(info)
+        assert mha.get_mha_host_pool_cls(kv) is raw_selection(kv)
         ok, message = r.cache.attach_storage_backend("no-such-backend")
         assert not ok and message != STORAGE_ATTACH_REFUSED
 
 
-def test_raw_staging_is_not_allocated_for_an_encoded_pool(monkeypatch):
-    """On CUDA this is about 604 MB for Qwen3-8B; here its preparation must not be reached."""
+@pytest.mark.parametrize(("codec", "staged"), [("none", True), ("int8", False)])
+def test_raw_staging_is_not_allocated_for_an_encoded_pool(monkeypatch, codec, staged):
+    """On CUDA it is about 604 MB for Qwen3-8B; here its preparation must not be reached."""
     reached = []
-    monkeypatch.setattr(mha, "_is_cuda", True)
-    monkeypatch.setattr(
-        mha, "can_use_write_back_jit_kernel", lambda **kwargs: reached.append(1) or False
-    )
-    for codec, expected in (("none", [1]), ("int8", [])):
-        reached.clear()
-        with get_context().override_server_args(**Setup(codec=codec).server_args):
-            device = MHATokenToKVPool(64, 16, torch.bfloat16, 8, 128, 2, "cpu", False)
-            info = device.get_device_pool_infos()[0].buffer_info
-            kv_cache_builder = importlib.import_module("sglang.srt.mem_cache.kv_cache_builder")
-            kv_cache_builder.prepare_mha_write_back_staging(info, layer_num=2, page_size=16)
-        assert reached == expected
+    with get_context().override_server_args(**Setup(codec=codec).server_args):
+        device = device_pool()
+        monkeypatch.setattr(mha, "_is_cuda", True)
+        monkeypatch.setattr(mha, "can_use_hicache_jit_kernel", lambda **kwargs: False)
+        monkeypatch.setattr(
+            mha, "can_use_write_back_jit_kernel", lambda **kwargs: reached.append(kwargs) or False
+        )
+        if hasattr(kv_cache_builder, "prepare_mha_write_back_staging"):  # 0.5.21
+            prepare = kv_cache_builder.prepare_mha_write_back_staging
+            prepare(host_pool_input(device), layer_num=2, page_size=16)
+        else:
+            build_host_pool(device)
+    assert bool(reached) is staged

@@ -44,7 +44,7 @@ REFUSED: dict[str, list[Any]] = {
     "radix_cache_backend": ["mine"],
     "enable_lmcache": [True],
     "hicache_storage_backend": ["file", "mooncake", "dynamic"],
-    "disaggregation_decode_host_receive_threshold": [0, 0.5, 0.999],
+    "disaggregation_decode_host_receive_threshold": [0.001, 0.5, 0.999],
     "disaggregation_decode_retraction_backup": ["host_pool"],
     "disaggregation_decode_enable_offload_kvcache": [True],
     "disaggregation_mode": ["decode"],
