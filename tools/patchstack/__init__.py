@@ -28,6 +28,10 @@ Layers, each of which imports only those above it:
 ``wheel``                 the patched release and hiqcache itself, ready for pip
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``
+``moving``                a series moved as far as it goes by itself
+``rebase_*``              the rebase that waits for the user, the report, the words
+``resolving``             what the user made of a patch that stopped
+``rebasing``              the whole of ``tools/rebase.py``
 ``commit_map``            patches to commits and back: the whole of ``tools/map.py``
 ========================  ==========================================================
 """

@@ -43,6 +43,16 @@ class Context:
         return self.patches / "history.toml"
 
     @property
+    def resolutions(self) -> Path:
+        """The folder of recorded conflict resolutions."""
+        return self.patches / "resolutions"
+
+    @property
+    def rebase(self) -> Path:
+        """The folder of the rebase that waits for the user, if one does."""
+        return self.root / "build" / "rebase"
+
+    @property
     def repository(self) -> Path:
         """The bare repository in which patches become commits."""
         return self.cache / "sglang.git"

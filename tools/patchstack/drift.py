@@ -69,7 +69,7 @@ class Drift:
     Parameters
     ----------
     files
-        The files that the patches touch.
+        The files that the patches touch and that upstream has.
     changed_files
         How many files differ in all.
     """
@@ -84,7 +84,9 @@ def measure_drift(repository: Repository, old: str, patched: str, new: str) -> D
     changed = _statuses(repository, old, new)
     moved = _renames(repository, old, new) if _lost(touched, changed) else {}
     files = []
-    for path in touched:
+    for path, kind in touched.items():
+        if kind == "A" and path not in changed:
+            continue  # a file of the patches alone
         fate = {"D": "deleted", "A": "added"}.get(changed.get(path, "M"), "changed")
         if path not in changed:
             fate = "same"
@@ -117,13 +119,25 @@ def explain_conflict(repository: Repository, sides: dict[int, Entry], limit: int
     ours = _changes(repository, sides[_BASE].blob, sides[THEIRS].blob) if THEIRS in sides else []
     lines: list[str] = []
     for hunk in re.split(r"^(?=@@ )", text, flags=re.MULTILINE)[1:]:
-        if not ours or any(map(_parse(hunk)[0].is_near, ours)):
-            lines += hunk.splitlines()
+        lines += _near_lines(hunk, ours)
     if not lines:
         return ["the new release changed nothing close to the patch's lines"]
     if len(lines) > limit:
         return [*lines[:limit], f"… {len(lines) - limit} lines more"]
     return lines
+
+
+def _near_lines(hunk: str, ours: list[Change]) -> list[str]:
+    """Return the lines of a hunk that lie close to ``ours``, under its header; or nothing."""
+    header, *lines = hunk.splitlines()
+    match = _HUNK.match(header)
+    assert match is not None
+    number, near = int(match[1]), []
+    for line in lines:
+        if not ours or any(map(Change(number, 1, 0).is_near, ours)):
+            near.append(line)
+        number += not line.startswith("+")
+    return [header, *near] if any(line[0] in "+-" for line in near) else []
 
 
 def contained_upstream(repository: Repository, all_sides: Conflicts) -> bool:

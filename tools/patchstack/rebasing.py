@@ -1,0 +1,409 @@
+"""From one release's series to another's: the whole of ``tools/rebase.py``.
+
+The commits of the old series are moved in a repository of their own. If all of them stand, the new
+series is written; if one needs the user, that repository is left to the user and nothing else has
+changed. Either way a run that is killed changed nothing, and can be run again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchstack.applying import alone, ensure_base
+from patchstack.base import base_point, open_store
+from patchstack.build import Stack, build_stack
+from patchstack.context import Context
+from patchstack.errors import Exit, ToolError
+from patchstack.exporting import make_series, write_series
+from patchstack.interpreter import prepared, require_interpreter
+from patchstack.lock import check_files, check_stack, read_lock
+from patchstack.moving import Move, Plan, move_all
+from patchstack.publish import BASE_REF
+from patchstack.rebase_report import Report, make_report
+from patchstack.rebase_state import (
+    State,
+    forget,
+    hold,
+    open_tree,
+    read_state,
+    scratch_tree,
+    sweep,
+    tree_name,
+)
+from patchstack.rebase_words import open_rebase, stop_error, stop_words
+from patchstack.release import discover_release, named_version, pin_release
+from patchstack.report import Progress
+from patchstack.repository import Repository
+from patchstack.resolutions import Resolution, read_resolutions
+from patchstack.resolving import learn, users_commit
+from patchstack.revisions import PIN, Revision, load_revisions
+from patchstack.series import has_series, read_series
+from patchstack.smoke import Gate
+from patchstack.swap import replace_file
+from patchstack.upstream import fetch_wheel, fitting_wheel
+
+OLD_REF = "refs/hiqcache/old"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to work.
+
+    Parameters
+    ----------
+    python
+        The interpreter of the smoke gate, or None.
+    resolutions
+        Whether recorded resolutions are used.
+    smoke
+        Whether patches are run at all; that they compile is checked in any case.
+    offline
+        Whether to use the cache alone.
+    """
+
+    python: Path | None = None
+    resolutions: bool = True
+    smoke: bool = True
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.python is not None:
+            require_interpreter(self.python)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Parameters
+    ----------
+    reports
+        One for each target.
+    folder
+        The new series, if one was written.
+    error
+        What the run ends with, if not with success.
+    words
+        What the user is told about the patch that stopped.
+    """
+
+    reports: tuple[Report, ...]
+    folder: Path | None = None
+    error: ToolError | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One series on its way to one release."""
+
+    context: Context
+    options: Options
+    progress: Progress
+    origin: Revision
+    target: Revision
+    pinned: bool
+    old: Stack
+
+    def plan(self, learned: tuple[Resolution, ...] = ()) -> Plan:
+        """Return what is moved, with the recorded resolutions and those made meanwhile."""
+        known = {}
+        if self.options.resolutions:
+            known = read_resolutions(self.context.resolutions)
+            known |= {resolution.key: resolution for resolution in learned}
+        return Plan(self.old, base_point(self.target).commit, self.target.name, known)
+
+    @contextmanager
+    def gate(self, tree: Repository) -> Iterator[Gate]:
+        """Give what every moved patch must pass."""
+        base = base_point(self.target).commit
+        if self.options.python is None or not self.options.smoke:
+            yield Gate(tree, base)
+            return
+        source = fitting_wheel(self.target) or self.target.wheels[0]
+        offline, progress = self.options.offline, self.progress
+        wheel = fetch_wheel(self.context, self.target, source, offline=offline, progress=progress)
+        library = self.context.root / "hiqcache"
+        with prepared(self.options.python, library, wheel) as interpreter:
+            yield Gate(tree, base, interpreter)
+
+    def report(self, tree: Repository, moves: tuple[Move, ...], *, dry_run: bool) -> Report:
+        """Return the report of what became of the patches so far."""
+        plan, origin = self.plan(), self.origin.name
+        given = (tree, plan, origin, self.target, moves)
+        return make_report(*given, pinned=self.pinned, dry_run=dry_run)
+
+
+def start(
+    context: Context,
+    origin: str,
+    onto: str,
+    options: Options,
+    progress: Progress,
+    *,
+    replaces: bool,
+) -> Outcome:
+    """Move the series of ``origin`` onto the release ``onto`` and write it there.
+
+    Parameters
+    ----------
+    context
+        Every path.
+    origin, onto
+        A supported release; and any release, by name or version.
+    options, progress
+        How to work, and where progress goes.
+    replaces
+        Whether a series that ``onto`` has already may be replaced.
+    """
+    with alone(context, progress):
+        if state := read_state(context):
+            raise open_rebase(context, state)
+        sweep(context, None)
+        run = _prepare(context, origin, onto, options, progress, dry_run=False)
+        if not replaces:
+            _refuse_series(context, run.target.name)
+        with scratch_tree(context.rebase) as tree:
+            _fill(run, tree)
+            return _go(run, tree, (), (), replaces=replaces)
+
+
+def dry_run(
+    context: Context, origin: str, onto: list[str], options: Options, progress: Progress
+) -> Outcome:
+    """Report how the series of ``origin`` would move onto each of several releases."""
+    reports = []
+    with alone(context, progress), tempfile.TemporaryDirectory() as folder:
+        for name in onto:
+            run = _prepare(context, origin, name, options, progress, dry_run=True)
+            progress.say(f"{run.origin.name} onto {run.target.name}")
+            with scratch_tree(Path(folder)) as tree:
+                _fill(run, tree)
+                with run.gate(tree) as gate:
+                    moves = move_all(tree, run.plan(), gate, (), progress, stop=False)
+                reports.append(run.report(tree, moves, dry_run=True))
+    error = None
+    if found := [report.target.name for report in reports if report.has_findings]:
+        what = f"the series of {origin} does not move onto {', '.join(found)} by itself"
+        hint = f"run tools/rebase.py --from {origin} --onto {found[0]} and resolve it there"
+        error = ToolError(what, hint, Exit.FINDINGS)
+    return Outcome(tuple(reports), error=error)
+
+
+def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
+    """Take what the user made of the patch that stopped, and go on with the next.
+
+    Parameters
+    ----------
+    context, progress
+        Every path, and where progress goes.
+    options
+        How to work; an interpreter is kept from the start if none is given.
+    """
+    with alone(context, progress):
+        state, run = _waiting(context, options, progress)
+        users, plan = open_tree(context, state), run.plan()
+        commit = users_commit(users, state, plan)
+        with scratch_tree(context.rebase) as tree:
+            _copy(run, users, tree, [commit])
+            learned, note = learn(tree, state, plan, commit)
+            with run.gate(tree) as gate:
+                checks = gate.check([*plan.kept(state.moves), commit])
+            move = replace(state.stopped, commit=commit, note=note, checks=checks)
+            if move.failed:
+                return _stopped(run, users, state.moves, move)
+            moves = (*state.moves, move)
+            return _go(run, tree, moves, (*state.learned, *learned), replaces=state.replaces)
+
+
+def skip(context: Context, reason: str, options: Options, progress: Progress) -> Outcome:
+    """Drop the patch that stopped, for ``reason``, and go on with the next."""
+    if not reason.strip() or not reason.isprintable():
+        raise ToolError(f"--skip {reason!r} is not a reason", "say it in one line", Exit.USAGE)
+    with alone(context, progress):
+        state, run = _waiting(context, options, progress)
+        users, plan = open_tree(context, state), run.plan()
+        move = Move(None, dropped=reason, conflicts=state.stopped.conflicts)
+        with scratch_tree(context.rebase) as tree:
+            _copy(run, users, tree, plan.kept(state.moves))
+            return _go(run, tree, (*state.moves, move), state.learned, replaces=state.replaces)
+
+
+def abort(context: Context, progress: Progress) -> None:
+    """End the rebase that waits for the user; nothing of it stays."""
+    with alone(context, progress):
+        if not (context.rebase.is_dir() and any(context.rebase.iterdir())):
+            raise _no_rebase()
+        forget(context)
+
+
+def _go(
+    run: _Run,
+    tree: Repository,
+    moves: tuple[Move, ...],
+    learned: tuple[Resolution, ...],
+    *,
+    replaces: bool,
+) -> Outcome:
+    """Move what is left; then write the series, or leave the tree to the user."""
+    plan = run.plan(learned)
+    with run.gate(tree) as gate:
+        moves = move_all(tree, plan, gate, moves, run.progress, stop=True)
+    if not moves[-1].stops:
+        return _finish(run, tree, moves, learned, replaces=replaces)
+    *done, last = moves
+    outcome = _stopped(run, tree, tuple(done), last)
+    state = State(
+        origin=run.origin.name,
+        target=run.target,
+        replaces=replaces,
+        python=run.options.python,
+        resolutions=run.options.resolutions,
+        old=run.old,
+        moves=tuple(done),
+        stopped=last,
+        learned=learned,
+    )
+    hold(run.context, state, tree)
+    return outcome
+
+
+def _stopped(run: _Run, tree: Repository, done: tuple[Move, ...], last: Move) -> Outcome:
+    """Return what the user is told about the patch that stopped."""
+    report = run.report(tree, (*done, last), dry_run=False)
+    patch = report.patches[len(done)]
+    place = run.context.show(run.context.rebase / tree_name(run.old.patches[len(done)]))
+    words = stop_words(tree, patch, len(report.patches), place)
+    return Outcome((report,), error=stop_error(patch, len(report.patches), place), words=words)
+
+
+def _finish(
+    run: _Run,
+    tree: Repository,
+    moves: tuple[Move, ...],
+    learned: tuple[Resolution, ...],
+    *,
+    replaces: bool,
+) -> Outcome:
+    """Write what the run was for. The series comes last: with it the rebase is done."""
+    context, name = run.context, run.target.name
+    assert len(moves) == len(run.old.patches), "a patch was lost"
+    report = run.report(tree, moves, dry_run=False)
+    plan = run.plan()
+    if not plan.kept(moves):
+        forget(context)
+        run.progress.say(f"every patch was dropped, so there is no series for {name}")
+        return Outcome((report,))
+    base, head = base_point(run.target), plan.head(moves)
+    patches, stack = make_series(tree, base, head, context.rebase)
+    if not replaces and has_series(context.series_dir(name)):
+        _require_same(context, name, stack)
+    for resolution in learned:
+        context.resolutions.mkdir(exist_ok=True)
+        replace_file(context.resolutions / resolution.name, resolution.to_toml().encode())
+    if not run.pinned:
+        pin_release(context.revisions_file, run.target)
+    write_series(context, name, patches, stack, f"moved from {run.origin.name}")
+    forget(context)
+    run.progress.say(f"{len(patches)} patches written to {context.show(context.series_dir(name))}")
+    return Outcome((report,), context.series_dir(name))
+
+
+def _prepare(
+    context: Context,
+    origin: str,
+    onto: str,
+    options: Options,
+    progress: Progress,
+    *,
+    dry_run: bool,
+) -> _Run:
+    """Find both releases and the series, and refuse what cannot be moved."""
+    revisions = load_revisions(context.revisions_file)
+    old = revisions.get(origin)
+    name = onto if onto in (PIN, *revisions.names) else f"v{named_version(onto)}"
+    refused = name in dict(revisions.refused) and not dry_run
+    pinned = name in (PIN, *revisions.names)
+    if pinned or refused:
+        new = revisions.get(name)
+    else:
+        version = named_version(onto)
+        new = discover_release(context, version, old, offline=options.offline, progress=progress)
+    if new.name == old.name:
+        raise ToolError(f"{old.name} is where the series is", "name another --onto", Exit.USAGE)
+    folder = context.series_dir(old.name)
+    if not has_series(folder) or not (patches := read_series(folder)):
+        hint = f"run tools/export.py --rev {old.name} first"
+        raise ToolError(f"{old.name} has no patches to move", hint, Exit.USAGE)
+    locked = read_lock(folder)
+    check_files(folder, locked, base_point(old), patches)
+    return _Run(context, options, progress, old, new, pinned, locked)
+
+
+def _refuse_series(context: Context, name: str) -> None:
+    """Refuse to write over a series."""
+    if has_series(context.series_dir(name)):
+        raise ToolError(
+            f"{name} has a series already",
+            "look with --dry-run, or replace it with --replace",
+            Exit.USER_CHANGES,
+        )
+
+
+def _require_same(context: Context, name: str, stack: Stack) -> None:
+    """Refuse a series that is not the one to be written: somebody else wrote it meanwhile."""
+    if read_lock(context.series_dir(name)) != stack:
+        _refuse_series(context, name)
+
+
+def _fill(run: _Run, tree: Repository) -> None:
+    """Put both releases and the old series into ``tree``, and prove that it is what is locked."""
+    context, store = run.context, open_store(run.context.repository)
+    for revision in (run.origin, run.target):
+        source = fitting_wheel(revision) or revision.wheels[0]
+        offline, progress = run.options.offline, run.progress
+        ensure_base(context, store, revision, source, offline=offline, progress=progress)
+    bases = [base_point(revision) for revision in (run.origin, run.target)]
+    store.copy_history([base.commit for base in bases], tree)
+    folder = context.series_dir(run.origin.name)
+    stack = build_stack(tree, bases[0], read_series(folder), Progress(quiet=True))
+    check_stack(folder, run.old, stack)
+    _name(run, tree)
+
+
+def _copy(run: _Run, users: Repository, tree: Repository, commits: list[str]) -> None:
+    """Put what the user's tree holds of both series into ``tree``."""
+    bases = [run.old.head.commit, base_point(run.target).commit]
+    users.copy_history([*bases, *commits], tree)
+    _name(run, tree)
+
+
+def _name(run: _Run, tree: Repository) -> None:
+    """Name both ends, for a user who looks around."""
+    tree.run("update-ref", OLD_REF, run.old.head.commit)
+    tree.run("update-ref", BASE_REF, base_point(run.target).commit)
+
+
+def _waiting(context: Context, options: Options, progress: Progress) -> tuple[State, _Run]:
+    """Return the rebase that waits for the user, ready to go on."""
+    state = read_state(context)
+    if state is None:
+        raise _no_rebase()
+    sweep(context, state)
+    options = replace(
+        options,
+        python=options.python or state.python,
+        resolutions=options.resolutions and state.resolutions,
+    )
+    revisions = load_revisions(context.revisions_file)
+    origin, pinned = revisions.get(state.origin), state.target.name in revisions.names
+    return state, _Run(context, options, progress, origin, state.target, pinned, state.old)
+
+
+def _no_rebase() -> ToolError:
+    hint = "start one with tools/rebase.py --from REVISION --onto RELEASE"
+    return ToolError("no rebase waits to be continued", hint, Exit.USAGE)
