@@ -14,6 +14,8 @@ from pathlib import Path
 import apply
 import export
 import pytest
+from clean_world import write_clean_project
+from rebase_world import RebaseWorld, write_rebase_project
 from stack_world import (
     DIST_INFO,
     GENERATED,
@@ -236,6 +238,14 @@ def patched_template(
     return Template(folder)
 
 
+@pytest.fixture(scope="session")
+def clean_template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """Return a project with two releases in which ``tools/check.py`` finds nothing."""
+    folder = tmp_path_factory.mktemp("clean")
+    write_clean_project(folder)
+    return Template(folder)
+
+
 @pytest.fixture
 def make_world(
     hostile: Callable[[], None],
@@ -267,3 +277,23 @@ def fresh(make_world: Callable[[Template], World], fresh_template: Template) -> 
 def world(make_world: Callable[[Template], World], patched_template: Template) -> World:
     """Return a world with three patches, whose cache holds the wheel and the base."""
     return make_world(patched_template)
+
+
+@pytest.fixture
+def clean(make_world: Callable[[Template], World], clean_template: Template) -> World:
+    """Return a world in which ``tools/check.py`` finds nothing; its cache holds both releases."""
+    return make_world(clean_template)
+
+
+@pytest.fixture(scope="session")
+def rebase_template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """Return a project whose series waits for releases to move onto."""
+    folder = tmp_path_factory.mktemp("rebase")
+    write_rebase_project(folder)
+    return Template(folder)
+
+
+@pytest.fixture
+def moving(make_world: Callable[[Template], World], rebase_template: Template) -> RebaseWorld:
+    """Return a world whose releases go on."""
+    return RebaseWorld(**vars(make_world(rebase_template)))

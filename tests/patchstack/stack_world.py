@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import apply
+import check
 import export
 import map as map_tool
 import pytest
+import write_docs
 
 from patchstack.base import base_point
 from patchstack.context import Context
@@ -73,7 +75,7 @@ DIST_INFO = {
 EXECUTABLE = "sglang/run.sh"
 
 
-def write_wheel(path: Path, files: dict[str, bytes]) -> Path:
+def write_wheel(path: Path, files: dict[str, bytes], version: str = VERSION) -> Path:
     """Write a wheel the way upstream's build does: dates, modes, folders and a RECORD."""
     rows = []
     with zipfile.ZipFile(path, "w") as archive:
@@ -85,8 +87,8 @@ def write_wheel(path: Path, files: dict[str, bytes]) -> Path:
             archive.writestr(info, content)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
             rows.append(f"{name},sha256={digest.decode()},{len(content)}\n")
-        rows.append("sglang-9.9.9.dist-info/RECORD,,\n")
-        archive.writestr("sglang-9.9.9.dist-info/RECORD", "".join(rows))
+        record = f"sglang-{version}.dist-info/RECORD"
+        archive.writestr(record, "".join([*rows, f"{record},,\n"]))
     return path
 
 
@@ -161,6 +163,14 @@ class World:
         """Run ``tools/map.py``."""
         return self._run(map_tool.main, list(arguments))
 
+    def check(self, *arguments: str) -> Outcome:
+        """Run ``tools/check.py``."""
+        return self._run(check.main, list(arguments))
+
+    def write_docs(self, *arguments: str) -> Outcome:
+        """Run ``tools/write_docs.py``."""
+        return self._run(write_docs.main, list(arguments))
+
     def applied(self, *arguments: str) -> Path:
         """Apply, which must succeed, and return the tree."""
         outcome = self.apply(*arguments)
@@ -180,7 +190,7 @@ class World:
         lines = outcome.err.splitlines()
         # Progress before the failure is allowed; the failure itself is the last line alone.
         assert "Traceback" not in outcome.err
-        named = [bool(re.match(r"[a-z]+\.py: ", line)) for line in lines]
+        named = [bool(re.match(r"[a-z_]+\.py: ", line)) for line in lines]
         assert named[-1] and sum(named) == 1, outcome.err
         assert "; " in lines[-1], "no way out is named"
         for word in words:

@@ -20,6 +20,8 @@ ARGUMENTS = {
     "apply.py": ["--rev", "pin"],
     "export.py": ["--rev", "pin"],
     "map.py": ["l2-codec-flag"],
+    "check.py": ["--fast"],
+    "write_docs.py": ["--offline"],
 }
 TOOLS = [ROOT / "tools" / name for name in ARGUMENTS]
 

@@ -32,6 +32,10 @@ Layers, each of which imports only those above it:
 ``rebase_*``              the rebase that waits for the user, the report, the words
 ``resolving``             what the user made of a patch that stopped
 ``rebasing``              the whole of ``tools/rebase.py``
+``footprint``             how much of SGLang a series changes
+``seam``, ``documents``   where SGLang is hooked; the generated parts of ``docs/``
+``check_*``, ``checking`` the rules of ``patches/``; the whole of ``tools/check.py``
+``documenting``           the whole of ``tools/write_docs.py``
 ``commit_map``            patches to commits and back: the whole of ``tools/map.py``
 ========================  ==========================================================
 """

@@ -59,10 +59,10 @@ class Tree:
 
 def open_tree(path: Path) -> Tree | None:
     """Return the tree at ``path`` if the tools made it, or None for any other folder."""
-    git_dir = _git_dir(path)
-    if git_dir is None:
+    own = git_dir(path)
+    if own is None:
         return None
-    repository = Repository(git_dir, path)
+    repository = Repository(own, path)
     base, recorded, head = (repository.resolve(name) for name in (BASE_REF, HEAD_REF, "HEAD"))
     if base is None or recorded is None or head is None:
         return None
@@ -98,7 +98,7 @@ def refuse(path: Path, what: str, hint: str) -> ToolError:
     return ToolError(f"{path} {what}; nothing was touched", hint, Exit.USER_CHANGES)
 
 
-def _git_dir(path: Path) -> Path | None:
+def git_dir(path: Path) -> Path | None:
     """Return the repository of a tree; a linked worktree has a file in its place."""
     own = path / ".git"
     if own.is_dir():

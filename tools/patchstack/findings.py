@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -34,3 +35,11 @@ class Finding:
     def __str__(self) -> str:
         """Return the finding as editors and CI systems read it."""
         return f"{self.path}:{self.line}: {self.rule}: {self.what}"
+
+
+def first_difference(found: Sequence[object], wanted: Sequence[object]) -> int:
+    """Return the first line of ``found`` that is not as ``wanted``, or the last line that is."""
+    for number, pair in enumerate(zip(found, wanted, strict=False), 1):
+        if pair[0] != pair[1]:
+            return number
+    return max(1, min(len(found), len(wanted)))

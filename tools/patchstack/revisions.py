@@ -16,6 +16,7 @@ from typing import Any
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from patchstack.errors import Exit, ToolError
 
@@ -144,6 +145,11 @@ class Revisions:
     def names(self) -> tuple[str, ...]:
         """The names of the supported releases."""
         return tuple(revision.name for revision in self.supported)
+
+    @property
+    def in_order(self) -> tuple[Revision, ...]:
+        """The supported releases, the oldest first."""
+        return tuple(sorted(self.supported, key=lambda revision: Version(revision.version)))
 
     def get(self, name: str) -> Revision:
         """Return the release called ``name``, which may be ``pin``."""

@@ -30,7 +30,7 @@ class PatchFile:
     data: bytes
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not is_patch_name(self.name):
             raise ValueError(f"{self.name!r} is not {_FORM}")
 
     @property
@@ -49,6 +49,11 @@ class PatchFile:
 def patch_name(number: int, slug: str) -> str:
     """Return the file name of the patch that comes ``number``-th, counted from 1."""
     return f"{number:04d}-{slug}.patch"
+
+
+def is_patch_name(name: str) -> bool:
+    """Return whether a patch file may be called ``name``."""
+    return bool(_NAME.fullmatch(name))
 
 
 def has_series(folder: Path) -> bool:
@@ -95,7 +100,7 @@ def entries(text: str) -> list[Entry]:
 
 
 def _read_patch(folder: Path, name: str) -> PatchFile:
-    if not _NAME.fullmatch(name):
+    if not is_patch_name(name):
         raise _broken(folder, f"{SERIES} names {name!r}, which is not {_FORM}")
     try:
         return PatchFile(name, (folder / name).read_bytes())
