@@ -1,7 +1,12 @@
-"""``patches/history.toml``, checked: nothing was taken away, and each commit leads somewhere."""
+"""``patches/history.toml``, checked: it only grows, misses nothing, and each commit leads on.
+
+That it only grows and misses nothing is seen in the project's own git history, where that is at
+hand: in a clone that is not too shallow.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from patchstack.changes import git_dir
@@ -10,12 +15,13 @@ from patchstack.context import Context
 from patchstack.errors import ToolError
 from patchstack.findings import Finding, first_difference
 from patchstack.history import HISTORY, parse_history
-from patchstack.lock import read_lock
+from patchstack.lock import LOCK, read_lock
 from patchstack.repository import Repository
 from patchstack.revisions import Revisions
 from patchstack.series import has_series
 
 _PLACE = f"patches/{HISTORY}"
+_TAKEN_OUT = re.compile(r'-commit = "([0-9a-f]{40})"')
 
 
 def check_history(context: Context, revisions: Revisions) -> Iterator[Finding]:
@@ -28,6 +34,8 @@ def check_history(context: Context, revisions: Revisions) -> Iterator[Finding]:
     except ToolError as error:
         yield Finding(_PLACE, 1, "history", error.message)
         return
+    traced = {commit.old for past in rewrites for commit in past.commits}
+    traced |= {past.base for past in rewrites}
     for revision in revisions.names:
         current = _current(context, revision)
         if current is None:
@@ -39,6 +47,10 @@ def check_history(context: Context, revisions: Revisions) -> Iterator[Finding]:
                 end_of(rewrites, revision, old, current)
             except LostCommitError as lost:
                 yield Finding(_PLACE, _line(data, old), "history", f"{old} {lost}")
+        for old, commit in _replaced(context, revision).items():
+            if old not in traced | current:
+                what = f"{old} was in the lock of {revision} until {commit} and has no trace here"
+                yield Finding(_PLACE, 1, "history", what)
 
 
 def _current(context: Context, revision: str) -> set[str] | None:
@@ -46,7 +58,8 @@ def _current(context: Context, revision: str) -> set[str] | None:
     if not has_series(folder):
         return set()
     try:
-        return {patch.commit for patch in read_lock(folder).patches}
+        locked = read_lock(folder)
+        return {patch.commit for patch in locked.patches} | {locked.base.commit}
     except ToolError:
         return None
 
@@ -63,16 +76,35 @@ def _check_growth(context: Context, data: bytes) -> Iterator[Finding]:
 
 def _versions(context: Context) -> Iterator[tuple[str, bytes]]:
     """Yield the versions that the project's main line has had, the latest first."""
-    own = git_dir(context.root)
-    if own is None:
-        return
-    repository = Repository(own, context.root)
-    options = ("--first-parent", "--format=%H", "HEAD", "--", _PLACE)
-    answer = repository.ask("log", *options)
-    for commit in answer.out.decode().split() if answer.status == 0 else []:
-        version = repository.ask("cat-file", "blob", f"{commit}:{_PLACE}")
+    for commit in _log(context, "--format=%H", "--", _PLACE).split():
+        version = _project(context).ask("cat-file", "blob", f"{commit}:{_PLACE}")
         if version.status == 0:
             yield commit, version.out
+
+
+def _replaced(context: Context, revision: str) -> dict[str, str]:
+    """Return the commits that were taken out of a lock, each with the change that did it."""
+    place = f"patches/{revision}/{LOCK}"
+    found, change = dict[str, str](), ""
+    for line in _log(context, "--format=change %h", "-p", "--no-renames", "--", place).splitlines():
+        change = line.removeprefix("change ") if line.startswith("change ") else change
+        if match := _TAKEN_OUT.fullmatch(line):
+            found.setdefault(match[1], change)
+    return found
+
+
+def _log(context: Context, *arguments: str) -> str:
+    """Return a log of the project's main line; of a project without one, nothing."""
+    if git_dir(context.root) is None:
+        return ""
+    answer = _project(context).ask("log", "--first-parent", "--abbrev=12", *arguments)
+    return answer.out.decode("utf-8", "replace") if answer.status == 0 else ""
+
+
+def _project(context: Context) -> Repository:
+    own = git_dir(context.root)
+    assert own is not None
+    return Repository(own, context.root)
 
 
 def _line(data: bytes, commit: str) -> int:
