@@ -77,7 +77,7 @@ def series(tree: Path) -> None:
         f"{PYTHON}/srt/text.txt": text({30: "line 30, patched\n"}),
         f"{PYTHON}/srt/new.py": b"NEW = True\n",
     }
-    commit(tree, message("text"), files, author="Zoë Š.", when=3)
+    commit(tree, message("text"), files, author="Zoë Š", when=3)
 
 
 SLUGS = ("flag", "block", "text")

@@ -39,7 +39,7 @@ from patchstack.release import discover_release, named_version, pin_release
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.resolutions import Resolution, read_resolutions
-from patchstack.resolving import learn, users_commit
+from patchstack.resolving import learn, require_patch, users_commit
 from patchstack.revisions import PIN, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.smoke import Gate
@@ -210,6 +210,7 @@ def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
         commit = users_commit(users, state, plan)
         with scratch_tree(context.rebase) as tree:
             _copy(run, users, tree, [commit])
+            require_patch(tree, state, commit)
             learned, note = learn(tree, state, plan, commit)
             with run.gate(tree) as gate:
                 checks = gate.check([*plan.kept(state.moves), commit])

@@ -33,11 +33,22 @@ def users_commit(tree: Repository, state: State, plan: Plan) -> str:
     _require_no_markers(tree, content, state.stopped.conflicts)
     if content == tree_of(tree, head):
         raise _not_ready("nothing of the patch is left", "run tools/rebase.py --skip REASON")
-    commit = commit_again(tree, _words(tree, head, state.patch.commit), content, head)
+    return commit_again(tree, _words(tree, head, state.patch.commit), content, head)
+
+
+def require_patch(tree: Repository, state: State, commit: str) -> None:
+    """Refuse a commit of the user's that could not become the patch that stopped.
+
+    Parameters
+    ----------
+    tree
+        A scratch tree, for the user's may have settings that change how a message is read.
+    state, commit
+        The rebase that waits, and the commit.
+    """
     if check_commit(tree, commit).slug != state.patch.slug:
         hint = "give the commit its old HiQ-Patch: trailer"
         raise ToolError(f"the commit is not patch {state.patch.slug}", hint, Exit.FINDINGS)
-    return commit
 
 
 def learn(
