@@ -82,9 +82,9 @@ def dist_info(release: str) -> dict[str, bytes]:
     }
 
 
-def write_release(folder: Path, release: str) -> str:
+def write_release(folder: Path, release: str, sources: dict[str, bytes]) -> str:
     """Put the wheel of a release on the index and return its table of ``revisions.toml``."""
-    version, sources = release[1:], RELEASES[release]
+    version = release[1:]
     path = folder / "index" / f"sglang-{version}-py3-none-any.whl"
     wheel = write_wheel(path, {**sources, **dist_info(release)}, version)
     place = folder / f"tree-of-{release}"
@@ -103,7 +103,7 @@ def write_clean_project(folder: Path) -> None:
     (folder / "index").mkdir()
     write_project(root)
     (root / "patches").mkdir()
-    tables = "\n".join(write_release(folder, release) for release in RELEASES)
+    tables = "\n".join(write_release(folder, *release) for release in RELEASES.items())
     refused = '[refused]\n"v9.9.7" = "its engine cannot start"\n'
     text = f'pin = "{NEW}"\n\n{refused}\n{tables}'
     (root / "patches" / "revisions.toml").write_text(text)
