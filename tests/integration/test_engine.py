@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 #: |logprob difference| of an INT8 restore to a raw-L2 hit of the same length: mean and largest over
 #: the teacher-forced tokens of the suffixes. The engine computes in BF16, whose own noise against
 #: float32 is of the same order as the codec's.
-MEAN_BOUND, WORST_BOUND = 0.05, 0.5
+MEAN_BOUND, WORST_BOUND = 0.1, 1.0
 
 Answers = list[dict[str, Any]]
 
@@ -52,6 +52,8 @@ def answers(model: Path, tmp_path_factory: pytest.TempPathFactory):
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "SGLANG_USE_CPU_ENGINE": "1",
             "HF_HUB_OFFLINE": "1",
+            # OpenMP threads that spin slow every other process of a small machine down.
+            "OMP_WAIT_POLICY": "PASSIVE",
             "HIQ_FAULT": fault,
         }
         process = subprocess.run(
