@@ -1,7 +1,8 @@
 """Tests on a patched SGLang: its own pools, radix cache, controller, transfer engine and engine.
 
-They run in an environment that has the patched wheel (``tox -e integration``) and say so where it
-is missing. ``HIQ_FAULT`` breaks the shipped code path on purpose; see ``faults.py``.
+They run on CUDA where there is a device and on a CPU elsewhere, in an environment that has the
+patched wheel (``tox -e integration``), and say so where it is missing. ``HIQ_FAULT`` breaks the
+shipped code path on purpose; see ``faults.py``.
 """
 
 from __future__ import annotations
@@ -12,21 +13,32 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
-
 PLUGIN = Path(__file__).parent / "plugin"
+PATCHED = bool(find_spec("sglang") and find_spec("sglang.srt.mem_cache.pool_host.l2_codec"))
+
+if PATCHED:
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Collect these tests only where the patched SGLang is installed."""
-    patched = find_spec("sglang") and find_spec("sglang.srt.mem_cache.pool_host.l2_codec")
-    return None if patched else True
+    return None if PATCHED else True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and what would run it."""
+    if not PATCHED:
+        terminalreporter.write_line(
+            "SKIPPED tests/integration: this environment has no patched SGLang "
+            "(tox -e integration makes one for a CPU)"
+        )
 
 
 @pytest.fixture(autouse=True)
 def _one_torch_thread() -> None:
-    import torch
-
     torch.set_num_threads(1)
 
 

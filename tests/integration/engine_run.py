@@ -65,12 +65,12 @@ def flush(engine: Any) -> None:
 def serve(model: Path, codec: str) -> list[dict[str, Any]]:
     """Device-hit and L2-hit answers for each prefix."""
     import sglang
+    import torch
 
+    on_cpu = dict(device="cpu", attention_backend="torch_native", sampling_backend="pytorch")
     engine = sglang.Engine(
+        **({} if torch.cuda.is_available() else on_cpu),
         model_path=str(model),
-        device="cpu",
-        attention_backend="torch_native",
-        sampling_backend="pytorch",
         grammar_backend="none",
         max_total_tokens=1024,
         max_running_requests=2,

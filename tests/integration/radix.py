@@ -25,6 +25,8 @@ from sglang.srt.runtime_context import get_context
 
 from .releases import device_slots, finish_backups, matched_on_device, restored_tokens
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
 Rows = list[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -44,12 +46,13 @@ class Setup:
     ratio: float = 4.0
     size_gb: int = 0
     device_pool: type = MHATokenToKVPool
+    device: str = DEVICE
 
     @property
     def server_args(self) -> dict:
         """SGLang's server arguments for it."""
         return dict(
-            device="cpu",
+            device=self.device,
             enable_hierarchical_cache=True,
             hicache_ratio=self.ratio,
             hicache_size=self.size_gb,
@@ -105,7 +108,9 @@ class Radix:
         shape = (tokens, s.kv_heads, s.head_dim)
         self.kv[seed] = []
         for layer in range(s.layers):
-            k, v = (torch.randn(shape, generator=generator).bfloat16() for _ in range(2))
+            k, v = (
+                torch.randn(shape, generator=generator).bfloat16().to(s.device) for _ in range(2)
+            )
             self.device.k_buffer[layer][slots] = k
             self.device.v_buffer[layer][slots] = v
             self.kv[seed].append((k, v))
@@ -169,6 +174,12 @@ class Radix:
         ]
 
 
+def synchronize() -> None:
+    """Wait for what a direct call of the host pool enqueued."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
 @contextmanager
 def radix(setup: Setup) -> Iterator[Radix]:
     """Build the cache that ``setup`` describes, with HiCache attached, and shut it down."""
@@ -181,20 +192,20 @@ def radix(setup: Setup) -> Iterator[Radix]:
             s.kv_heads,
             s.head_dim,
             s.layers,
-            "cpu",
+            s.device,
             False,
         )
         allocator = (
-            TokenToKVPoolAllocator(s.device_tokens, torch.bfloat16, "cpu", device, False)
+            TokenToKVPoolAllocator(s.device_tokens, torch.bfloat16, s.device, device, False)
             if s.page_size == 1
             else PagedTokenToKVPoolAllocator(
-                s.device_tokens, s.page_size, torch.bfloat16, "cpu", device, False
+                s.device_tokens, s.page_size, torch.bfloat16, s.device, device, False
             )
         )
         params = CacheInitParams(
             disable=False,
             req_to_token_pool=ReqToTokenPool(
-                size=8, max_context_len=2048, device="cpu", enable_memory_saver=False
+                size=8, max_context_len=2048, device=s.device, enable_memory_saver=False
             ),
             token_to_kv_pool_allocator=allocator,
             page_size=s.page_size,

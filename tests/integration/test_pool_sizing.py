@@ -6,7 +6,7 @@ import pytest
 import torch
 from sglang.srt.mem_cache.pool_host import common
 
-from .radix import Setup, radix
+from .radix import Setup, radix, synchronize
 from .releases import limit_host_memory
 
 
@@ -46,10 +46,11 @@ def test_a_backup_writes_exactly_its_tokens_bytes(codec, bytes_per_token, layout
     with radix(setup) as r:
         tokens = 48
         slots = r.insert(1, tokens)
-        hosts = r.host_slots(slots)
+        hosts = r.host_slots(slots).to(slots.device)
 
         def back_up():
             r.host.backup_from_device_all_layer(r.device, hosts, slots, "kernel")
+            synchronize()
 
         # A byte that happens to equal one poison differs from the other.
         changed = _changed(r.host, 0xA5, back_up) | _changed(r.host, 0x5A, back_up)

@@ -49,10 +49,10 @@ def restore(setup: Setup) -> tuple[Rows, Rows]:
 
 def through_codec(name: str, setup: Setup, rows: torch.Tensor) -> torch.Tensor:
     """The library's encode and decode of the rows, without SGLang."""
-    geometry = KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, "cpu")
+    geometry = KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, setup.device)
     codec = make_codec(name, geometry)
-    workspace = codec.workspace(len(rows), "cpu")
-    records = torch.empty((len(rows), codec.record_bytes), dtype=torch.uint8)
+    workspace = codec.workspace(len(rows), rows.device)
+    records = torch.empty((len(rows), codec.record_bytes), dtype=torch.uint8, device=rows.device)
     restored = torch.empty_like(rows)
     codec.encode(rows, records, workspace)
     codec.decode(records, restored, workspace)
@@ -106,7 +106,8 @@ def record_address(setup: Setup, host, component: int, layer: int, slot: int, si
 @pytest.mark.parametrize("page", [1, 16, 64])
 def test_each_record_lies_at_its_address(layout, io, page):
     setup = Setup("int8", layout, io, page)
-    codec = make_codec("int8", KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, "cpu"))
+    geometry = KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, setup.device)
+    codec = make_codec("int8", geometry)
     size = codec.record_bytes
     with radix(setup) as r:
         slots = r.insert(1, TOKENS)
@@ -115,8 +116,9 @@ def test_each_record_lies_at_its_address(layout, io, page):
         arena = r.host.kv_buffer.flatten()
         for layer, rows in enumerate(r.kv[1]):
             for component in range(2):
-                expected = torch.empty((TOKENS, size), dtype=torch.uint8)
-                codec.encode(rows[component], expected, codec.workspace(TOKENS, "cpu"))
+                expected = torch.empty((TOKENS, size), dtype=torch.uint8, device=setup.device)
+                codec.encode(rows[component], expected, codec.workspace(TOKENS, setup.device))
+                expected = expected.cpu()
                 for token, slot in enumerate(hosts.tolist()):
                     at = record_address(setup, r.host, component, layer, slot, size)
                     assert torch.equal(arena[at : at + size], expected[token]), (

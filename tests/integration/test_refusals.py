@@ -18,12 +18,12 @@ from sglang.version import __version__
 
 from hiqcache.refusals import REFUSALS, STORAGE_ATTACH_REFUSED
 
-from .radix import Setup, radix
+from .radix import DEVICE, Setup, radix
 from .releases import build_host_pool, host_pool_input
 
 ACCEPTED = dict(
     model_path=str(Path(__file__).parent / "llama"),
-    device="cpu",
+    device=DEVICE,
     enable_hierarchical_cache=True,
     hicache_l2_codec="int8",
 )
@@ -134,7 +134,7 @@ def test_an_mla_pool_is_refused_by_name():
 
 
 def device_pool(dtype: torch.dtype = torch.bfloat16) -> MHATokenToKVPool:
-    return MHATokenToKVPool(64, 16, dtype, 8, 128, 2, "cpu", False)
+    return MHATokenToKVPool(64, 16, dtype, 8, 128, 2, DEVICE, False)
 
 
 def test_packed_drafts_are_refused_by_the_pool():
