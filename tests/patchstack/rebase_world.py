@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -144,14 +145,17 @@ class RebaseWorld(World):
         wheel = write_release(self.index, version, sources)
         if pinned:
             cached = write_release(self.context.wheels, version, sources)
-            place = self.root.parent / f"tree-{name}"
-            place.mkdir()
             digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
             assert digest == hashlib.sha256(cached.read_bytes()).hexdigest()
             pins = (PinnedWheel(wheel.name, digest),)
             date = datetime(2026, 10, 30, tzinfo=UTC)
-            revision = Revision(name, version, date, 1, tree_id(place, sources), pins)
+            revision = Revision(name, version, date, 1, self.tree_id_of(changes or {}), pins)
             pin_release(self.context.revisions_file, revision)
+
+    def tree_id_of(self, changes: dict[str, bytes | None]) -> str:
+        """Return git's own id of the files of a release."""
+        with tempfile.TemporaryDirectory() as folder:
+            return tree_id(Path(folder), release_files(changes))
 
     def rebase(self, *arguments: str) -> Outcome:
         """Run ``tools/rebase.py``."""

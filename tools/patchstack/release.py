@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.version import InvalidVersion, Version
 
-from patchstack.base import wheel_tree
+from patchstack.base import is_source, wheel_tree
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.report import Progress
@@ -162,7 +162,8 @@ def _cached(context: Context, version: str) -> tuple[PinnedWheel, ...]:
 
 
 def _build_date(wheel: Path) -> datetime:
-    """Return the day on which a wheel was built."""
+    """Return the day on which a wheel was built: the newest that its files have."""
     with zipfile.ZipFile(wheel) as archive:
-        newest = max(info.date_time for info in archive.infolist())
+        files = (info for info in archive.infolist() if is_source(info.filename))
+        newest = max(info.date_time for info in files)
     return datetime(*newest[:3], tzinfo=UTC)
