@@ -120,6 +120,7 @@ def _differences(tree: Tree) -> dict[str, str]:
     lent = tree.repository.lend()
     with tempfile.TemporaryDirectory() as folder:
         eye = replace(Repository.create(Path(folder) / "eye.git"), work_tree=tree.path)
+        eye.keep_bytes()
         eye.run("read-tree", tree.head, env=lent)
         eye.ask("update-index", "-q", "--refresh", env=lent)
         found = _statuses(eye.run("diff-files", "--name-status", "-z", env=lent))

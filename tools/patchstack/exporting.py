@@ -30,6 +30,7 @@ from patchstack.series import SERIES, PatchFile, patch_name
 from patchstack.swap import claimed, replace_folder
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_FIRST_SECOND = 24 * 60 * 60  # in no time zone is this before 1970, where git's dates start
 _REWORD = "reword the message without lines that mail reads as its own (---, From:, diff --git)"
 _COMPARED = {
     "author": (
@@ -169,6 +170,10 @@ def check_commit(scratch: Repository, commit: str) -> Commit:
             f"{title}: {SLUG_TRAILER}: {trailers[SLUG_TRAILER]} is not a slug",
             "use lower-case words joined by hyphens",
         )
+    author, seconds = scratch.line("log", "-1", "--format=%an%n%at", commit).split("\n")
+    if not author or int(seconds) < _FIRST_SECOND:
+        hint = "give it both anew (git commit --amend --reset-author)"
+        raise _finding(f"{title} has no author, or one before 1970", hint)
     if scratch.ask("diff-tree", "--quiet", f"{commit}^", commit).status == 0:
         raise _finding(f"{title} changes nothing", "drop it")
     return Commit(commit, title, trailers[SLUG_TRAILER])

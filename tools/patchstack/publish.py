@@ -92,8 +92,7 @@ def _make_tree(store: Repository, stack: Stack, path: Path) -> None:
     info = tree.git_dir / "info"
     info.mkdir(exist_ok=True)
     (info / "exclude").write_text("".join(f"{pattern}\n" for pattern in IGNORED), "utf-8")
-    # Whatever the user's core.autocrlf says, a commit made here keeps the bytes of the files.
-    (info / "attributes").write_text("* -text\n", "utf-8")
+    tree.keep_bytes()  # of the user's commits too
     tree.run("update-ref", "--no-deref", "HEAD", stack.head.commit)
     tree.run("read-tree", "-m", "-u", "HEAD")
 

@@ -173,10 +173,7 @@ def scratch_tree(parent: Path) -> Iterator[Repository]:
         path = Path(folder) / "tree"
         path.mkdir()
         tree = Repository.create(path / ".git", path)
-        info = tree.git_dir / "info"
-        info.mkdir(exist_ok=True)
-        # Whatever the user's core.autocrlf says, a resolution keeps the bytes of the files.
-        (info / "attributes").write_text("* -text\n", "utf-8")
+        tree.keep_bytes()  # of the user's resolutions too
         yield tree
 
 

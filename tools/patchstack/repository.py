@@ -9,6 +9,8 @@ from pathlib import Path
 from patchstack.errors import Exit, ToolError
 from patchstack.gitenv import Answer, execute
 
+_NO_CONVERSION = "-text -ident -filter -working-tree-encoding"
+
 
 class GitError(ToolError):
     """A git command that failed where nothing was expected to: a full disk, a damaged store.
@@ -54,6 +56,16 @@ class Repository:
         made = cls(git_dir, work_tree)
         made._check("init", execute(["init", *options, *place], None, None))
         return made
+
+    def keep_bytes(self) -> None:
+        """Convert no file on its way in or out, whatever the user's settings say.
+
+        Nothing else does: a file of attributes in the tree itself, which a patch can bring, beats
+        every setting and is beaten by this one alone.
+        """
+        attributes = self.git_dir / "info" / "attributes"
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text(f"* {_NO_CONVERSION}\n", "utf-8")
 
     def _check(self, command: str, answer: Answer) -> bytes:
         if answer.status != 0:
