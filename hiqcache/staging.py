@@ -23,12 +23,11 @@ from hiqcache.codecs.base import KVCodec
 
 logger = logging.getLogger(__name__)
 
-#: Tokens of one chunk. On a CPU a chunk's temporaries should stay in cache; on a GPU a chunk
-#: should be large against a kernel launch. At 8 heads x 128, 36 layers and 1024 tokens the backup
-#: buffer is 81 MiB, the load buffer 2.3 MiB.
-CHUNK_TOKENS = {"cpu": 256}
-DEFAULT_CHUNK_TOKENS = 1024
-
+#: Tokens of one chunk. All layers of a chunk are encoded together, so that a backup takes few
+#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`; 82 MiB at 8 heads x
+#: 128 and 36 layers). On a CPU the temporaries of a chunk should stay in cache.
+CHUNK_TOKENS = {"cpu": 64}
+DEFAULT_CHUNK_TOKENS = 256
 
 #: ``move(host_indices, staging_rows)`` copies records between those slots of the host pool and
 #: those rows of a staging buffer, on the current stream.
@@ -40,17 +39,19 @@ class _Direction:
     """What one direction owns: its staging buffer and its temporaries."""
 
     records: torch.Tensor  # [2, layers, tokens, record_bytes] uint8; K, then V
-    rows: torch.Tensor  # [tokens, kv_heads, head_dim] bfloat16
+    rows: torch.Tensor  # [layers or components, tokens, kv_heads, head_dim] bfloat16
     workspace: Any
 
     @classmethod
-    def allocate(cls, codec: KVCodec, layers: int, tokens: int, device: torch.device) -> _Direction:
+    def allocate(
+        cls, codec: KVCodec, layers: int, together: int, tokens: int, device: torch.device
+    ) -> _Direction:
         g = codec.geometry
         return cls(
             # Zeros: a mover may copy a whole page of a chunk that ends inside one.
             torch.zeros((2, layers, tokens, codec.record_bytes), dtype=torch.uint8, device=device),
-            torch.empty((tokens, g.kv_heads, g.head_dim), dtype=g.dtype, device=device),
-            codec.workspace(tokens, device),
+            torch.empty((together, tokens, g.kv_heads, g.head_dim), dtype=g.dtype, device=device),
+            codec.workspace(together * tokens, device),
         )
 
 
@@ -81,9 +82,10 @@ class StagedTransfer:
         self.chunk_tokens = -(-wanted // page_size) * page_size
         self._device = device
         layers = codec.geometry.layers
-        self._backup = _Direction.allocate(codec, layers, self.chunk_tokens, device)
-        # One layer: a load decodes it before the next layer is fetched.
-        self._load = _Direction.allocate(codec, 1, self.chunk_tokens, device)
+        # A backup encodes K, then V, of all layers; a load decodes K and V of one layer, before
+        # the next layer is fetched.
+        self._backup = _Direction.allocate(codec, layers, layers, self.chunk_tokens, device)
+        self._load = _Direction.allocate(codec, 1, 2, self.chunk_tokens, device)
         self._row_indices = {
             d.type: torch.arange(self.chunk_tokens, dtype=torch.int64, device=d)
             for d in (torch.device("cpu"), device)
@@ -102,8 +104,12 @@ class StagedTransfer:
 
     @property
     def nbytes(self) -> int:
-        """Device bytes of the two staging buffers."""
-        return self._backup.records.nbytes + self._load.records.nbytes
+        """Device bytes of the staging buffers, the gathered rows and the codec's temporaries."""
+        lanes = (self._backup, self._load)
+        buffers = [
+            b for lane in lanes for b in (lane.records, lane.rows, *_tensors(lane.workspace))
+        ]
+        return sum(buffer.nbytes for buffer in buffers)
 
     def summary(self) -> str:
         """One line for a server's log."""
@@ -136,11 +142,11 @@ class StagedTransfer:
         lane = self._backup
         for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
             count = slots.shape[0]
+            rows = lane.rows[:, :count]
             for component, cache in enumerate((keys, values)):
-                for layer, slots_of_layer in enumerate(cache):
-                    rows = lane.rows[:count]
-                    torch.index_select(slots_of_layer, 0, slots, out=rows)
-                    self.codec.encode(rows, lane.records[component, layer, :count], lane.workspace)
+                for layer_rows, layer in zip(rows, cache, strict=True):
+                    torch.index_select(layer, 0, slots, out=layer_rows)
+                self.codec.encode(rows, lane.records[component, :, :count], lane.workspace)
             store(hosts, staging_rows)
 
     def load(
@@ -166,10 +172,10 @@ class StagedTransfer:
         for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
             count = slots.shape[0]
             fetch(hosts, staging_rows)
-            for component, cache in enumerate((keys, values)):
-                rows = lane.rows[:count]
-                self.codec.decode(lane.records[component, 0, :count], rows, lane.workspace)
-                cache.index_copy_(0, slots, rows)
+            rows = lane.rows[:, :count]
+            self.codec.decode(lane.records[:, 0, :count], rows, lane.workspace)
+            keys.index_copy_(0, slots, rows[0])
+            values.index_copy_(0, slots, rows[1])
 
     def _chunks(
         self, device_indices: torch.Tensor, host_indices: torch.Tensor
@@ -177,8 +183,15 @@ class StagedTransfer:
         """Device slots, host slots and staging rows of one chunk after another."""
         # SGLang's direct backend hands over both on the host.
         slots = device_indices.to(self._device, torch.int64, non_blocking=True)
-        staging_rows = self._row_indices[host_indices.device.type]
+        # A mover takes both of its indices where it was given the device's: on the device, or on
+        # the host for the direct backend. Host slots alone may stay on the host.
+        staging_rows = self._row_indices[device_indices.device.type]
         for start in range(0, slots.shape[0], self.chunk_tokens):
             chunk = slice(start, start + self.chunk_tokens)
             hosts = host_indices[chunk]
             yield slots[chunk], hosts, staging_rows[: hosts.shape[0]]
+
+
+def _tensors(workspace: Any) -> list[torch.Tensor]:
+    """The tensors of a workspace; a codec may need none."""
+    return [] if workspace is None else list(vars(workspace).values())

@@ -58,6 +58,13 @@ def make_codec(name: str, geometry: KVGeometry) -> KVCodec:
     Raises
     ------
     ValueError
-        For an unknown name, or a geometry that the codec cannot serve.
+        For an unknown name, or a geometry that the codec cannot serve or saves nothing for.
     """
-    return codec_class(name)(geometry)
+    codec = codec_class(name)(geometry)
+    if codec.saves_bytes and codec.record_bytes >= geometry.row_bytes:
+        raise ValueError(
+            f"codec {name!r} saves nothing for {geometry.kv_heads} KV heads of "
+            f"{geometry.head_dim} per rank: its records take {codec.record_bytes} bytes, the raw "
+            f"rows {geometry.row_bytes}; use --hicache-l2-codec none, or fewer ranks"
+        )
+    return codec

@@ -26,6 +26,8 @@ class KVCodec(ABC):
     id: ClassVar[str]
     #: Names the bytes of a record, with a version. Bytes under one tag decode forever.
     format_tag: ClassVar[str]
+    #: Whether its records must be smaller than the rows; false for a control.
+    saves_bytes: ClassVar[bool] = True
 
     def __init__(self, geometry: KVGeometry) -> None:
         self.geometry = geometry
@@ -41,8 +43,8 @@ class KVCodec(ABC):
         return 2 * self.geometry.layers * self.record_bytes
 
     @abstractmethod
-    def workspace(self, tokens: int, device: torch.device | str) -> Any:
-        """Temporaries for calls of up to ``tokens`` rows; one for each stream that calls."""
+    def workspace(self, rows: int, device: torch.device | str) -> Any:
+        """Temporaries for calls of up to ``rows`` rows; one for each stream that calls."""
 
     @abstractmethod
     def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Any) -> None:
@@ -51,11 +53,11 @@ class KVCodec(ABC):
         Parameters
         ----------
         rows : torch.Tensor
-            BF16, ``[tokens, kv_heads, head_dim]``.
+            BF16, ``[..., kv_heads, head_dim]``.
         records : torch.Tensor
-            uint8, ``[tokens, record_bytes]``, rows contiguous. Every byte is written.
+            uint8, ``[..., record_bytes]``, each record contiguous. Every byte is written.
         workspace
-            What :meth:`workspace` returned, for at least ``tokens`` rows.
+            What :meth:`workspace` returned, for at least as many rows.
         """
 
     @abstractmethod

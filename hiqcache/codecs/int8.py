@@ -79,31 +79,29 @@ class RecordLayout:
         return _round_up(self.used_bytes, self.alignment)
 
     def payload(self, records: torch.Tensor) -> torch.Tensor:
-        """View ``[tokens, kv_heads, head_dim]`` INT8 of ``[tokens, record_bytes]`` bytes."""
-        flat = records[:, : self.payload_bytes].view(torch.int8)
-        return flat.unflatten(1, (self.kv_heads, self.head_dim))
+        """View ``[..., kv_heads, head_dim]`` INT8 of ``[..., record_bytes]`` bytes."""
+        flat = records[..., : self.payload_bytes].view(torch.int8)
+        return flat.unflatten(-1, (self.kv_heads, self.head_dim))
 
     def scales(self, records: torch.Tensor) -> torch.Tensor:
-        """View ``[tokens, kv_heads]`` BF16 of ``[tokens, record_bytes]`` bytes."""
-        return records[:, self.scale_offset : self.used_bytes].view(_SCALE_DTYPE)
+        """View ``[..., kv_heads]`` BF16 of ``[..., record_bytes]`` bytes."""
+        return records[..., self.scale_offset : self.used_bytes].view(_SCALE_DTYPE)
 
 
 @dataclass(frozen=True)
 class Int8Workspace:
     """Temporaries of one stream's calls."""
 
-    values: torch.Tensor  # [tokens, heads, dim] float32
-    low: torch.Tensor  # [tokens, heads] float32
-    high: torch.Tensor  # [tokens, heads] float32
-    scale: torch.Tensor  # [tokens, heads] bfloat16
-    not_finite: torch.Tensor  # [tokens, heads] bool
+    values: torch.Tensor  # [rows, heads, dim] float32
+    low: torch.Tensor  # [rows, heads] float32
+    high: torch.Tensor  # [rows, heads] float32
+    scale: torch.Tensor  # [rows, heads] bfloat16
+    not_finite: torch.Tensor  # [rows, heads] bool
 
     @classmethod
-    def allocate(
-        cls, tokens: int, geometry: KVGeometry, device: torch.device | str
-    ) -> Int8Workspace:
-        """Allocate for calls of up to ``tokens`` rows."""
-        heads = (tokens, geometry.kv_heads)
+    def allocate(cls, rows: int, geometry: KVGeometry, device: torch.device | str) -> Int8Workspace:
+        """Allocate for calls of up to ``rows`` rows."""
+        heads = (rows, geometry.kv_heads)
 
         def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -116,14 +114,13 @@ class Int8Workspace:
             not_finite=empty(*heads, dtype=torch.bool),
         )
 
-    def first(self, tokens: int) -> Int8Workspace:
-        """View the first ``tokens`` rows."""
+    def shaped(self, leading: torch.Size) -> Int8Workspace:
+        """View as many rows as ``leading`` has, in its shape."""
         return Int8Workspace(
-            self.values[:tokens],
-            self.low[:tokens],
-            self.high[:tokens],
-            self.scale[:tokens],
-            self.not_finite[:tokens],
+            *(
+                buffer[: leading.numel()].view(*leading, *buffer.shape[1:])
+                for buffer in (self.values, self.low, self.high, self.scale, self.not_finite)
+            )
         )
 
 
@@ -142,11 +139,11 @@ class Int8Codec(KVCodec):
     def record_bytes(self) -> int:
         return self.layout.record_bytes
 
-    def workspace(self, tokens: int, device: torch.device | str) -> Int8Workspace:
-        return Int8Workspace.allocate(tokens, self.geometry, device)
+    def workspace(self, rows: int, device: torch.device | str) -> Int8Workspace:
+        return Int8Workspace.allocate(rows, self.geometry, device)
 
     def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Int8Workspace) -> None:
-        ws = workspace.first(rows.shape[0])
+        ws = workspace.shaped(rows.shape[:-2])
         ws.values.copy_(rows)
         _head_scales(ws)
         ws.low.copy_(ws.scale)  # the quotient is by the scale as stored
@@ -156,11 +153,11 @@ class Int8Codec(KVCodec):
         ws.values.round_().clamp_(-_LEVELS, _LEVELS)
         self.layout.payload(records).copy_(ws.values)
         self.layout.scales(records).copy_(ws.scale)
-        records[:, self.layout.payload_bytes : self.layout.scale_offset].zero_()
-        records[:, self.layout.used_bytes :].zero_()
+        records[..., self.layout.payload_bytes : self.layout.scale_offset].zero_()
+        records[..., self.layout.used_bytes :].zero_()
 
     def decode(self, records: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
-        ws = workspace.first(rows.shape[0])
+        ws = workspace.shaped(rows.shape[:-2])
         ws.values.copy_(self.layout.payload(records))
         ws.low.copy_(self.layout.scales(records))
         ws.values.mul_(ws.low.unsqueeze(-1))  # exact in float32: 7 bits times 8 bits

@@ -16,16 +16,17 @@ class RawCodec(KVCodec):
 
     id = "raw"
     format_tag = "l2-raw-v1"
+    saves_bytes = False
 
     @property
     def record_bytes(self) -> int:
         return self.geometry.row_bytes
 
-    def workspace(self, tokens: int, device: torch.device | str) -> None:
+    def workspace(self, rows: int, device: torch.device | str) -> None:
         return None
 
     def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: None) -> None:
-        records.view(self.geometry.dtype).copy_(rows.flatten(1))
+        records.view(self.geometry.dtype).copy_(rows.flatten(-2))
 
     def decode(self, records: torch.Tensor, rows: torch.Tensor, workspace: None) -> None:
-        rows.flatten(1).copy_(records.view(self.geometry.dtype))
+        rows.flatten(-2).copy_(records.view(self.geometry.dtype))

@@ -97,6 +97,23 @@ def test_an_entry_point_that_is_no_codec_is_refused(
         codec_class("broken")
 
 
+@pytest.mark.parametrize(
+    ("kv_heads", "head_dim", "device", "ratio"),
+    [(8, 128, "cuda", 1.778), (4, 128, "cuda", 1.6), (2, 128, "cuda", 1.333), (1, 128, "cpu", 1.0),
+     (1, 128, "cuda", 1.0), (2, 64, "cuda", 1.0), (1, 64, "cpu", 1.778)],
+)  # fmt: skip
+def test_a_geometry_that_padding_leaves_no_gain_is_refused(
+    kv_heads: int, head_dim: int, device: str, ratio: float
+) -> None:
+    geometry = KVGeometry(36, kv_heads, head_dim, device)
+    if ratio > 1:
+        codec = make_codec("int8", geometry)
+        assert geometry.row_bytes / codec.record_bytes == pytest.approx(ratio, abs=5e-4)
+    else:
+        with pytest.raises(ValueError, match=r"'int8' saves nothing for . KV heads.* none, or few"):
+            make_codec("int8", geometry)
+
+
 def test_a_codec_must_fulfil_the_contract() -> None:
     class Unfinished(KVCodec):
         id = "unfinished"

@@ -53,10 +53,10 @@ def paged_slots(count: int, slots: int, page_size: int, seed: int) -> torch.Tens
 @pytest.mark.parametrize(
     ("device_type", "page_size", "wanted", "chunk"),
     [
-        ("cpu", 1, None, 256),
-        ("cpu", 64, None, 256),
-        ("meta", 1, None, 1024),
-        ("cpu", 48, None, 288),
+        ("cpu", 1, None, 64),
+        ("cpu", 128, None, 128),
+        ("meta", 1, None, 256),
+        ("cpu", 48, None, 96),
         ("cpu", 64, 100, 128),
         ("cpu", 1, 100, 100),
         ("cpu", 16, 1, 16),
@@ -70,7 +70,10 @@ def test_a_chunk_is_whole_pages(
     assert transfer.backup_records.shape == (2, 3, chunk, 56)
     assert transfer.load_records.shape == (2, 3, chunk, 56)
     assert transfer.load_records[:, 0].data_ptr() == transfer.load_records[:, 2].data_ptr()
-    assert transfer.nbytes == 2 * 4 * chunk * 56
+    g = GEOMETRY
+    records, rows = 2 * (3 + 1) * chunk, (3 + 2) * chunk
+    temporaries = 4 * g.row_values + (4 + 4 + 2 + 1) * g.kv_heads
+    assert transfer.nbytes == records * 56 + rows * (g.row_bytes + temporaries)
 
 
 def test_the_staging_buffers_start_as_zeros() -> None:
@@ -84,7 +87,7 @@ def test_the_summary_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="hiqcache.staging"):
         transfer = StagedTransfer(codec, torch.device("meta"))
     assert transfer.summary() == (
-        "int8, 82944 B/token (147456 raw, 1.778x), records of 1152 B, 83.2 MiB of staging"
+        "int8, 82944 B/token (147456 raw, 1.778x), records of 1152 B, 78.6 MiB of staging"
     )
     assert caplog.messages == [f"L2 codec {transfer.summary()}"]
 
@@ -280,7 +283,7 @@ def test_the_hot_path_allocates_nothing_and_never_synchronises(
 
 
 SLIPS: dict[str, Callable[[torch.Tensor], object]] = {
-    "item": lambda rows: rows.view(torch.int16)[0, 0, 0].item(),
+    "item": lambda rows: rows.view(torch.int16).flatten()[0].item(),
     "if": lambda rows: bool(rows.view(torch.int16).any()),
     "nonzero": lambda rows: rows.nonzero(),
     "mask": lambda rows: rows[rows > 0],
@@ -328,19 +331,41 @@ def test_a_device_whose_values_cannot_be_read_is_served() -> None:
         keys[0][0, 0, 0].item()
 
 
-def test_staging_rows_are_on_the_device_of_the_host_indices() -> None:
-    meta = torch.device("meta")
-    transfer = StagedTransfer(RawCodec(GEOMETRY), meta, 1, CHUNK)
-    keys, values = ([rows.to(meta) for rows in cache(SLOTS, seed=seed)] for seed in (1, 2))
-    devices: list[str] = []
+@pytest.mark.parametrize(
+    ("device_indices", "host_indices"), [("meta", "meta"), ("meta", "cpu"), ("cpu", "cpu")]
+)
+def test_staging_rows_are_where_the_device_indices_are(
+    device_indices: str, host_indices: str
+) -> None:
+    # A kernel reads both on the device, but may want the host slots on the host.
+    transfer = StagedTransfer(RawCodec(GEOMETRY), torch.device("meta"), 1, CHUNK)
+    keys, values = ([rows.to("meta") for rows in cache(SLOTS, seed=seed)] for seed in (1, 2))
+    seen: list[tuple[str, str, torch.dtype]] = []
 
-    def mover(host_indices: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        devices.append(f"{host_indices.device} {staging_rows.device} {staging_rows.dtype}")
+    def mover(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        seen.append((hosts.device.type, staging_rows.device.type, staging_rows.dtype))
 
-    for device in (meta, CPU):
-        hosts = torch.arange(3, device=device)
-        transfer.backup(keys, values, torch.arange(3), hosts, mover)
-    assert devices == ["meta meta torch.int64", "cpu cpu torch.int64"]
+    slots = torch.arange(3, device=device_indices)
+    transfer.backup(keys, values, slots, torch.arange(3, device=host_indices), mover)
+    assert seen == [(host_indices, device_indices, torch.int64)]
+
+
+def launches(layers: int) -> tuple[int, int]:
+    """Gathers of one chunk's backup, and what else would be launched for it."""
+    transfer = StagedTransfer(Int8Codec(KVGeometry(layers, 2, 8, "cpu")), CPU, 1, CHUNK)
+    kv = torch.zeros(2, layers, SLOTS, 2, 8, dtype=torch.bfloat16)
+    slots = torch.arange(CHUNK)
+    with HotPath() as hot_path:
+        transfer.backup(kv[0], kv[1], slots, slots, lambda hosts, rows: None)
+    writes = [x for x in hot_path.operations if x.endswith("out") or x.endswith("_.default")]
+    gathers = [x for x in writes if "index_select" in x]
+    return len(gathers), len(writes) - len(gathers)
+
+
+def test_a_backup_launches_as_much_for_all_layers_as_for_one_but_the_gathers() -> None:
+    gathers, others = launches(1)
+    assert gathers == 2 and 0 < others < 50
+    assert launches(36) == (72, others)
 
 
 # --- two streams -------------------------------------------------------------------------------
@@ -571,7 +596,10 @@ def test_values_read_while_a_call_runs_are_poison() -> None:
     class Peeks(RawCodec):
         def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: None) -> None:
             super().encode(rows, records, workspace)
-            records[:, 0].fill_(rows.view(torch.uint8).tolist()[0][0][0])
+            first = rows.view(torch.uint8)
+            while first.dim() > 0:
+                first = first[0]
+            records[..., 0].fill_(first.tolist())
 
     assert TwoStreams(RawCodec(SMALL)).right_after([])
     assert not TwoStreams(Peeks(SMALL)).right_after([])
