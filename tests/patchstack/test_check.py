@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -13,6 +14,7 @@ import pytest
 from clean_world import ENGINE, NEW, OLD
 from stack_world import World, commit, git, message, replace, snapshot
 
+from patchstack.context import ROOT, Context
 from patchstack.lock import read_lock
 
 FIRST, SECOND = "0001-edit-engine.patch", "0002-add-extra.patch"
@@ -25,12 +27,9 @@ def findings(world: World, *arguments: str) -> list[str]:
     assert outcome.code == 1, outcome
     assert snapshot(world.root) == before, "a check changes nothing"
     lines = outcome.out.splitlines()
-    assert lines[-1] == f"{len(lines) - 1 - sizes(lines)} findings"
-    return [line for line in lines[:-1] if not line.startswith("v9")]
-
-
-def sizes(lines: list[str]) -> int:
-    return sum(line.startswith("v9") for line in lines)
+    found = [line for line in lines[:-1] if not line.startswith("v9")]
+    assert lines[-1] in (f"{len(found)} findings", "1 finding")
+    return found
 
 
 def test_a_clean_project(clean: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +73,26 @@ def test_json(clean: World) -> None:
         "rule": "trailer",
         "what": "Why: is empty",
     }
+
+
+def test_this_project(clean: World) -> None:
+    here = dataclasses.replace(clean, context=Context(ROOT, ROOT / "patches", clean.context.cache))
+    outcome = here.check("--fast")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_this_project_and_its_releases(
+    clean: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every supported release is fetched, applied and exported, and the documents fit it."""
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    here = dataclasses.replace(clean, context=Context(ROOT, ROOT / "patches", tmp_path / "unused"))
+    outcome = here.check("-q")
+    assert outcome.code == 0, outcome.out
+    assert not (tmp_path / "unused").exists()
 
 
 # --- series and lock ---------------------------------------------------------------------------
@@ -397,8 +416,17 @@ def test_a_page_that_does_not_fit_the_sources(clean: World) -> None:
 
 def test_a_seam_that_cannot_be_read(clean: World) -> None:
     (clean.context.patches / "seam.toml").write_text("[[hooks]]\n")
-    assert any(line.startswith("patches/seam.toml:1: docs: ") for line in whole(clean))
+    (line,) = whole(clean)
+    assert line.startswith("patches/seam.toml:1: seam: ")
     clean.refused(clean.write_docs("--offline"), 4, "seam.toml", "git checkout")
+
+
+def test_a_file_that_is_changed_without_a_hook(clean: World) -> None:
+    text = (clean.context.patches / "seam.toml").read_text()
+    (clean.context.patches / "seam.toml").write_text(text.replace('"add-extra"', '"other"'))
+    assert findings(clean) == [
+        f"patches/seam.toml:1: seam: add-extra changes {ENGINE}, and no hook of it is in that file"
+    ]
 
 
 def test_the_page_about_upstream(clean: World) -> None:

@@ -42,7 +42,7 @@ from patchstack.mail import format_mail
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision, Revisions, load_revisions
-from patchstack.seam import SEAM, find_sites, read_hooks
+from patchstack.seam import SEAM, find_sites, read_hooks, unhooked
 from patchstack.series import SERIES, PatchFile
 
 
@@ -101,7 +101,8 @@ class Report:
             if change := differs.get(size.revision):
                 line += f" (+{change.added} -{change.removed} against {change.before})"
             lines.append(line)
-        return "\n".join([*lines, f"{len(self.findings)} findings"])
+        count = len(self.findings)
+        return "\n".join([*lines, f"{count} finding{'' if count == 1 else 's'}"])
 
     def to_json(self) -> str:
         """Return the report for a program to read."""
@@ -159,18 +160,31 @@ def read_project(context: Context) -> Project:
     for size in sizes:
         place = f"patches/{size.revision}/{SERIES}"
         found += [Finding(place, 1, "footprint", excess) for excess in size.excesses]
+    found += _check_seam(context, tuple(sizes))
     found += check_history(context, revisions)
     found += check_environments(context.root, revisions.names)
     found += check_mentions(context, revisions.names)
     return Project(revisions, patches, tuple(sizes), differences, tuple(found))
 
 
-def _check_releases(context: Context, project: Project, progress: Progress) -> Iterator[Finding]:
+def _check_seam(context: Context, sizes: tuple[Footprint, ...]) -> Iterator[Finding]:
+    """Yield each file of SGLang's that a patch changes without saying where it hooks it."""
     try:
         hooks = read_hooks(context.patches)
     except ToolError as error:
-        yield Finding(f"patches/{SEAM}", 1, "docs", error.message)
-        hooks = ()
+        yield Finding(f"patches/{SEAM}", 1, "seam", error.message)
+        return
+    touched = {pair for size in sizes for pair in size.touched}
+    for slug, path in unhooked(hooks, touched):
+        what = f"{slug} changes {path}, and no hook of it is in that file"
+        yield Finding(f"patches/{SEAM}", 1, "seam", what)
+
+
+def _check_releases(context: Context, project: Project, progress: Progress) -> Iterator[Finding]:
+    try:
+        hooks = read_hooks(context.patches)
+    except ToolError:
+        hooks = ()  # a finding already
     sites: Sites = {}
     for revision in reversed(project.revisions.in_order):
         with tempfile.TemporaryDirectory() as folder:
@@ -184,7 +198,7 @@ def _check_releases(context: Context, project: Project, progress: Progress) -> I
             store = open_store(empty.repository)
             yield from _check_form(store, revision, result, project.patches[revision.name])
             sites[revision.name] = find_sites(store, revision, hooks)
-    if len(sites) == len(project.revisions.names):
+    if hooks and len(sites) == len(project.revisions.names):
         yield from check_upstream(context, upstream_page(hooks, sites))
 
 

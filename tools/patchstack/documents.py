@@ -133,7 +133,8 @@ def _lines_table(hooks: list[Hook], sites: Sites) -> str:
         found = [sites[name][hook] for name in sites]
         numbers = " | ".join(str(site.line) if site else _ABSENT for site in found)
         inside = f", line `{hook.line}…`" if hook.line else ""
-        place = f"`{hook.file}` `{hook.symbol}`{inside}"
+        symbol = f" `{hook.symbol}`" if hook.symbol else ""
+        place = f"`{hook.file}`{symbol}{inside}"
         lines.append(f"| {place} | {hook.use} | {numbers} |")
     return "\n".join(lines) + "\n"
 

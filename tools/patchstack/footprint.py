@@ -39,12 +39,15 @@ class Footprint:
         Lines of the files that the series adds.
     tree
         Git's id of those files, in the repository that they were measured in.
+    touched
+        The patches' slugs, each with a file of SGLang's that it changes.
     """
 
     revision: str
     existing: int
     new: int
     tree: str
+    touched: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def excesses(self) -> Iterator[str]:
@@ -85,19 +88,21 @@ def measure(scratch: Repository, revision: str, patches: tuple[PatchFile, ...]) 
     patches
         The series.
     """
-    existing, created = 0, set[str]()
+    existing, created, touched = 0, set[str](), set[tuple[str, str]]()
     with tempfile.TemporaryDirectory() as folder:
         index = {"GIT_INDEX_FILE": os.fspath(Path(folder) / "index")}
         for patch in patches:
             created |= _created(scratch, patch)
             counts = _numstat(_ask(scratch, patch, "--numstat", "-z"))
-            existing += sum(sum(lines) for name, lines in counts.items() if name not in created)
+            theirs = counts.keys() - created
+            existing += sum(sum(counts[name]) for name in theirs)
+            touched |= {(patch.slug, name) for name in theirs}
             if ours := created & counts.keys():
                 wanted = [f"--include={_literal(name)}" for name in sorted(ours)]
                 _ask(scratch, patch, "--cached", *wanted, env=index)
         tree = scratch.line("write-tree", env=index)
     new = sum(added for added, _ in _tree_numstat(scratch, _empty(scratch), tree).values())
-    return Footprint(revision, existing, new, tree)
+    return Footprint(revision, existing, new, tree, frozenset(touched))
 
 
 def changes(scratch: Repository, footprints: tuple[Footprint, ...]) -> Iterator[Change]:

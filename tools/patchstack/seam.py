@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,11 @@ class Hook:
     file
         The file below ``sglang/``.
     symbol
-        The function, class or method, by its qualified name.
+        The function, class or method, by its qualified name; empty for the file itself.
     use
         What the patch does with it.
     line
-        The start of a line inside the symbol, where the patch edits that line; empty otherwise.
+        The start of a line inside the symbol, where that line is what counts; empty otherwise.
     """
 
     patch: str
@@ -49,6 +49,8 @@ class Hook:
         for value in (self.patch, self.file, self.symbol, self.use, self.line):
             if not isinstance(value, str):
                 raise ValueError(f"{value!r} is no text")
+        if not (self.symbol or self.line):
+            raise ValueError(f"a hook in {self.file} has neither a symbol nor a line")
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,30 @@ def _find(store: Repository, revision: Revision, hook: Hook) -> Site | None:
     answer = store.ask("cat-file", "blob", f"{base_point(revision).commit}:{PREFIX}/{hook.file}")
     if answer.status != 0:
         return None
-    source = answer.out.decode("utf-8", "replace")
+    return find_site(answer.out.decode("utf-8", "replace"), hook)
+
+
+def find_site(source: str, hook: Hook) -> Site | None:
+    """Return where a hook is in the source of its file, or None where it is not."""
+    if not hook.symbol:
+        line = _line_in(source.splitlines(), 1, hook.line)
+        return None if line is None else Site(line, "")
     node = _definition(ast.parse(source), hook.symbol)
     if node is None:
         return None
-    line = _line_in(source, node, hook.line) if hook.line else node.lineno
+    if not hook.line:
+        return Site(node.lineno, _signature(node))
+    inside = source.splitlines()[node.lineno - 1 : node.end_lineno]
+    line = _line_in(inside, node.lineno, hook.line)
     return None if line is None else Site(line, _signature(node))
+
+
+def unhooked(
+    hooks: tuple[Hook, ...], touched: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield each of the patches and files that patches change for which there is no hook."""
+    known = {(hook.patch, f"{PREFIX}/{hook.file}") for hook in hooks}
+    yield from sorted(set(touched) - known)
 
 
 def _definition(module: ast.Module, symbol: str) -> _Definition | None:
@@ -114,9 +134,8 @@ def _definition(module: ast.Module, symbol: str) -> _Definition | None:
     return scope
 
 
-def _line_in(source: str, node: _Definition, start: str) -> int | None:
-    lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
-    for number, line in enumerate(lines, node.lineno):
+def _line_in(lines: list[str], first: int, start: str) -> int | None:
+    for number, line in enumerate(lines, first):
         if line.strip().startswith(start):
             return number
     return None
