@@ -50,6 +50,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "needs SGLang's own radix cache: drop --radix-cache-backend",
     ),
     Refusal("enable_lmcache", _is_set, "encodes HiCache, not LMCache: drop --enable-lmcache"),
+    Refusal("enable_flexkv", _is_set, "encodes HiCache, not FlexKV: drop --enable-flexkv"),
     Refusal(
         "hicache_storage_backend",
         _is_set,
@@ -171,6 +172,36 @@ def refuse_device_pool(codec: str, pool: Any, supported: type) -> None:
         )
 
 
+def refuse_cache(codec: str, cache: Any, encoded: type) -> None:
+    """Raise unless the radix cache that was built keeps all its host copies encoded.
+
+    SGLang chooses among several caches, by more than its arguments; whichever it chose, what
+    counts is what holds the host copies.
+
+    Parameters
+    ----------
+    codec : str
+        Value of ``--hicache-l2-codec``.
+    cache
+        SGLang's prefix cache.
+    encoded : type
+        Class of the encoded host pool.
+
+    Raises
+    ------
+    ValueError
+        Names the cache's class and the classes of its host pools.
+    """
+    group = getattr(cache, "host_pool_group", None)
+    pools = [entry.host_pool for entry in getattr(group, "entries", ())]
+    if not pools or not all(isinstance(pool, encoded) for pool in pools):
+        kept = ", ".join(type(pool).__name__ for pool in pools) or "no host pool"
+        raise ValueError(
+            f"--hicache-l2-codec {codec} has no effect on the cache that SGLang chose, "
+            f"{type(cache).__name__} with {kept}; serve with --hicache-l2-codec none"
+        )
+
+
 def refuse_buffers(
     codec: str,
     keys: Sequence[torch.Tensor],
@@ -202,6 +233,7 @@ def refuse_buffers(
     shapes = {tuple(layer.shape[1:]) for layer in (*keys, *values)}
     layout = getattr(layout, "value", layout)
     found = {
+        "a stage without KV layers": not keys,
         "packed draft layers": len(drafts) > 0,
         "a quantised KV cache": scales is not None,
         f"the device layout {layout!r}": layout != "nhd",

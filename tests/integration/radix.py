@@ -34,7 +34,7 @@ Rows = list[tuple[torch.Tensor, torch.Tensor]]
 class Setup:
     """One configuration of cache and model geometry."""
 
-    codec: str = "int8"
+    codec: str | None = "int8"
     layout: str = "page_first"
     io_backend: str = "kernel"
     page_size: int = 16

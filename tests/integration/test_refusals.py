@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from packaging.version import Version
 from sglang.srt.arg_groups import hicache_hook
 from sglang.srt.arg_groups.overrides import resolving_view
-from sglang.srt.mem_cache import kv_cache_builder
+from sglang.srt.mem_cache import kv_cache_builder, registry
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
-from sglang.srt.mem_cache.pool_host import mha
+from sglang.srt.mem_cache.pool_host import l2_codec, mha
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
 from sglang.version import __version__
@@ -34,6 +35,7 @@ REFUSED = {
     "disable_radix_cache": True,
     "radix_cache_backend": "mine",
     "enable_lmcache": True,
+    "enable_flexkv": True,
     "hicache_storage_backend": "file",
     "disaggregation_decode_host_receive_threshold": 0.5,
     "disaggregation_decode_retraction_backup": "host_pool",
@@ -95,16 +97,19 @@ def test_an_unknown_codec_is_refused():
         resolve(hicache_l2_codec="int9")
 
 
-@pytest.mark.parametrize(("value", "codec"), [("1", "int8"), ("0", "none")])
-def test_the_environment_alias(monkeypatch, value, codec):
+@pytest.mark.parametrize(
+    ("value", "flag", "codec"),
+    [("1", None, "int8"), ("0", None, None), ("1", "none", "none"), ("1", "int8", "int8")],
+)
+def test_the_environment_stands_for_a_flag_that_is_not_given(monkeypatch, value, flag, codec):
     monkeypatch.setenv("SGLANG_EXPERIMENTAL_HICACHE_INT8", value)
-    assert resolving_view(resolve(hicache_l2_codec="none")).hicache_l2_codec == codec
+    assert resolving_view(resolve(hicache_l2_codec=flag)).hicache_l2_codec == codec
 
 
 def test_the_alias_is_checked_like_the_flag(monkeypatch):
     monkeypatch.setenv("SGLANG_EXPERIMENTAL_HICACHE_INT8", "1")
     with pytest.raises(ValueError, match="drop --hicache-storage-backend"):
-        resolve(hicache_l2_codec="none", hicache_storage_backend="file")
+        resolve(hicache_l2_codec=None, hicache_storage_backend="file")
 
 
 def test_layouts_are_checked_as_resolved():
@@ -158,8 +163,33 @@ def test_a_storage_backend_cannot_be_attached_to_a_running_server():
         assert not r.cache.cache_controller.enable_storage
 
 
-def test_without_a_codec_sglang_is_what_it_was():
+def test_a_cache_that_keeps_its_host_copies_another_way_is_refused():
+    """SGLang chooses its cache by more than its arguments; the one it chose is looked at."""
+    with radix(Setup()) as r:
+        assert l2_codec.encoded_cache_only(lambda: r.cache)() is r.cache
+    with (
+        get_context().override_server_args(**Setup().server_args),
+        pytest.raises(ValueError, match=r"has no effect .* SimpleNamespace with no host pool"),
+    ):
+        l2_codec.encoded_cache_only(SimpleNamespace)()
     with radix(Setup(codec="none")) as r:
+        raw = r.cache
+        assert l2_codec.encoded_cache_only(lambda: raw)() is raw
+    with (
+        get_context().override_server_args(**Setup().server_args),
+        pytest.raises(ValueError, match="UnifiedRadixCache with MHATokenToKVPoolHost"),
+    ):
+        l2_codec.encoded_cache_only(lambda: raw)()
+
+
+def test_servers_build_their_cache_through_the_check():
+    assert kv_cache_builder.create_tree_cache.__wrapped__.__name__ == "create_tree_cache"
+    assert kv_cache_builder.create_tree_cache is registry.create_tree_cache
+
+
+@pytest.mark.parametrize("codec", ["none", None])
+def test_without_a_codec_sglang_is_what_it_was(codec):
+    with radix(Setup(codec=codec)) as r:
         assert type(r.host) is mha.MHATokenToKVPoolHost
         assert r.host.kv_buffer.dtype == torch.bfloat16
         kv = host_pool_input(r.device)

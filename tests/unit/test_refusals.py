@@ -12,6 +12,7 @@ from hiqcache.refusals import (
     Refusal,
     refusals,
     refuse_buffers,
+    refuse_cache,
     refuse_device_pool,
     refuse_server,
 )
@@ -22,6 +23,7 @@ ACCEPTED: dict[str, Any] = {
     "disable_radix_cache": False,
     "radix_cache_backend": None,
     "enable_lmcache": False,
+    "enable_flexkv": False,
     "hicache_storage_backend": None,
     "disaggregation_decode_host_receive_threshold": 1.0,
     "disaggregation_decode_retraction_backup": None,
@@ -43,6 +45,7 @@ REFUSED: dict[str, list[Any]] = {
     "disable_radix_cache": [True],
     "radix_cache_backend": ["mine"],
     "enable_lmcache": [True],
+    "enable_flexkv": [True],
     "hicache_storage_backend": ["file", "mooncake", "dynamic"],
     "disaggregation_decode_host_receive_threshold": [0.001, 0.5, 0.999],
     "disaggregation_decode_retraction_backup": ["host_pool"],
@@ -163,6 +166,39 @@ def test_any_other_pool_is_refused_by_name(pool: object) -> None:
     assert str(raised.value).endswith("serve it with --hicache-l2-codec none")
 
 
+# --- the cache ---------------------------------------------------------------------------------
+
+
+class EncodedPool:
+    pass
+
+
+def cache_of(*pools: object) -> SimpleNamespace:
+    entries = [SimpleNamespace(host_pool=pool) for pool in pools]
+    return SimpleNamespace(host_pool_group=SimpleNamespace(entries=entries))
+
+
+def test_a_cache_whose_host_pools_are_all_encoded_is_accepted() -> None:
+    refuse_cache("int8", cache_of(EncodedPool()), EncodedPool)
+    refuse_cache("int8", cache_of(EncodedPool(), EncodedPool()), EncodedPool)
+
+
+@pytest.mark.parametrize(
+    ("cache", "kept"),
+    [
+        (SimpleNamespace(), "no host pool"),
+        (SimpleNamespace(host_pool_group=None), "no host pool"),
+        (cache_of(), "no host pool"),
+        (cache_of(PlainPool()), "PlainPool"),
+        (cache_of(EncodedPool(), PlainPool()), "EncodedPool, PlainPool"),
+    ],
+)
+def test_another_cache_is_refused_by_what_it_keeps(cache: SimpleNamespace, kept: str) -> None:
+    message = f"SGLang chose, SimpleNamespace with {kept}; serve with --hicache-l2-codec none$"
+    with pytest.raises(ValueError, match=message):
+        refuse_cache("int8", cache, EncodedPool)
+
+
 # --- the device buffers ------------------------------------------------------------------------
 
 
@@ -210,6 +246,12 @@ def test_other_buffers_are_refused_by_what_they_are(case: tuple[Any, Any, Any], 
         refuse("int8", *case)
     assert str(raised.value).endswith("; serve with --hicache-l2-codec none")
     assert "\n" not in str(raised.value)
+
+
+def test_a_stage_without_layers_is_refused() -> None:
+    empty = SimpleNamespace(k=[], v=[], layout="nhd")
+    with pytest.raises(ValueError, match="does not encode a stage without KV layers"):
+        refuse("int8", empty, None, [])
 
 
 def test_layers_that_differ_are_refused() -> None:
