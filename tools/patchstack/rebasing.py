@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from patchstack.moving import Move, Plan, move_all
 from patchstack.publish import BASE_REF
 from patchstack.rebase_report import Report, make_report
 from patchstack.rebase_state import (
+    STATE,
     State,
     forget,
     hold,
@@ -43,7 +44,7 @@ from patchstack.resolving import learn, require_patch, users_commit
 from patchstack.revisions import PIN, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.smoke import Gate
-from patchstack.swap import replace_file
+from patchstack.swap import claimed, replace_file
 from patchstack.upstream import fetch_wheel, fitting_wheel
 
 OLD_REF = "refs/hiqcache/old"
@@ -160,16 +161,18 @@ def start(
     replaces
         Whether a series that ``onto`` has already may be replaced.
     """
-    with alone(context, progress):
-        if state := read_state(context):
+    with _claimed(context, progress):
+        state = read_state(context)
+        sweep(context, state)
+        if state:
             raise open_rebase(context, state)
-        sweep(context, None)
         run = _prepare(context, origin, onto, options, progress, dry_run=False)
-        if not replaces:
-            _refuse_series(context, run.target.name)
-        with scratch_tree(context.rebase) as tree:
-            _fill(run, tree)
-            return _go(run, tree, (), (), replaces=replaces)
+        with claimed(context.series_dir(run.target.name), progress=progress):
+            if not replaces:
+                _refuse_series(context, run.target.name)
+            with scratch_tree(context.rebase) as tree:
+                _fill(run, tree)
+                return _go(run, tree, (), (), replaces=replaces)
 
 
 def dry_run(
@@ -204,7 +207,7 @@ def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
     options
         How to work; an interpreter is kept from the start if none is given.
     """
-    with alone(context, progress):
+    with _claimed(context, progress):
         state, run = _waiting(context, options, progress)
         users, plan = open_tree(context, state), run.plan()
         commit = users_commit(users, state, plan)
@@ -225,7 +228,7 @@ def skip(context: Context, reason: str, options: Options, progress: Progress) ->
     """Drop the patch that stopped, for ``reason``, and go on with the next."""
     if not reason.strip() or not reason.isprintable():
         raise ToolError(f"--skip {reason!r} is not a reason", "say it in one line", Exit.USAGE)
-    with alone(context, progress):
+    with _claimed(context, progress):
         state, run = _waiting(context, options, progress)
         users, plan = open_tree(context, state), run.plan()
         move = Move(None, dropped=reason, conflicts=state.stopped.conflicts)
@@ -236,7 +239,7 @@ def skip(context: Context, reason: str, options: Options, progress: Progress) ->
 
 def abort(context: Context, progress: Progress) -> None:
     """End the rebase that waits for the user; nothing of it stays."""
-    with alone(context, progress):
+    with _claimed(context, progress):
         if not (context.rebase.is_dir() and any(context.rebase.iterdir())):
             raise _no_rebase()
         forget(context)
@@ -299,19 +302,20 @@ def _finish(
         forget(context)
         run.progress.say(f"every patch was dropped, so there is no series for {name}")
         return Outcome((report,))
-    base, head = base_point(run.target), plan.head(moves)
-    patches, stack = make_series(tree, base, head, context.rebase)
-    if not replaces and has_series(context.series_dir(name)):
-        _require_same(context, name, stack)
-    for resolution in learned:
-        context.resolutions.mkdir(exist_ok=True)
-        replace_file(context.resolutions / resolution.name, resolution.to_toml().encode())
-    if not run.pinned:
-        pin_release(context.revisions_file, run.target)
-    write_series(context, name, patches, stack, f"moved from {run.origin.name}")
+    base, folder = base_point(run.target), context.series_dir(name)
+    patches, stack = make_series(tree, base, plan.head(moves), context.rebase)
+    files = {context.resolutions / each.name: each.to_toml().encode() for each in learned}
+    with claimed(folder, *files, progress=run.progress):
+        if not replaces and has_series(folder):
+            _require_same(context, name, stack)
+        for file, data in files.items():
+            replace_file(file, data)
+        if not run.pinned:
+            pin_release(context.revisions_file, run.target)
+        write_series(context, name, patches, stack, f"moved from {run.origin.name}")
     forget(context)
-    run.progress.say(f"{len(patches)} patches written to {context.show(context.series_dir(name))}")
-    return Outcome((report,), context.series_dir(name))
+    run.progress.say(f"{len(patches)} patches written to {context.show(folder)}")
+    return Outcome((report,), folder)
 
 
 def _prepare(
@@ -343,6 +347,13 @@ def _prepare(
     locked = read_lock(folder)
     check_files(folder, locked, base_point(old), patches)
     return _Run(context, options, progress, old, new, pinned, locked)
+
+
+def _claimed(context: Context, progress: Progress) -> AbstractContextManager[None]:
+    """Keep other runs from the cache, from the rebase that waits and from ``patches/``."""
+    state = context.rebase / STATE
+    places = (context.repository, state, context.revisions_file, context.history_file)
+    return claimed(*places, progress=progress)
 
 
 def _refuse_series(context: Context, name: str) -> None:
