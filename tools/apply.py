@@ -22,6 +22,8 @@ EXAMPLE = """\
 examples:
   cd "$(tools/apply.py --rev pin)"                the patched sources
   tools/apply.py --rev pin --wheel                and the wheels to install
+  tools/apply.py --rev pin --source git           onto the tag of SGLang's repository
+  tools/apply.py --rev pin --source ../sglang     onto a checkout
 """
 
 
@@ -32,6 +34,10 @@ def parser(dist: Path) -> Parser:
     options.add_argument("--target", type=Path, help="where the tree goes (build/<revision>)")
     wheel = "write the wheels of the patched release and of hiqcache (build/dist)"
     options.add_argument("--wheel", type=Path, nargs="?", const=dist, metavar="DIR", help=wheel)
+    source = "git[:URL], a checkout, a wheel or an unpacked tree (the pinned wheel, from pip)"
+    options.add_argument("--source", metavar="SOURCE", help=source)
+    record = "with --source git: write into lock.toml which commit the tag is"
+    options.add_argument("--record", action="store_true", help=record)
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     options.add_argument("--offline", action="store_true", help="use the cache alone")
     options.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -42,13 +48,15 @@ def main(argv: Sequence[str] | None = None, context: Context | None = None) -> i
     """Run the tool and return its exit code."""
 
     def body() -> int:
-        from patchstack import applying, gitenv, report
+        from patchstack import applying, gitenv, report, usergit
         from patchstack import context as paths
+        from patchstack.source import parse_source
 
         where = context or paths.Context.default()
         given = parser(where.dist).parse_args(argv)
-        gitenv.isolate(os.environ)
-        request = applying.Request(given.rev, given.target, given.wheel, given.offline)
+        user = usergit.UserGit(gitenv.isolate(os.environ))
+        source = parse_source(given.source, user, record=given.record)
+        request = applying.Request(given.rev, given.target, given.wheel, given.offline, source)
         result = applying.apply_revision(where, request, report.Progress(given.quiet))
         print(result.to_json() if given.json else result.to_text())
         return 0

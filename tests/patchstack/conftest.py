@@ -35,6 +35,8 @@ from stack_world import (
 from patchstack.context import Context
 from patchstack.gitenv import isolate
 
+pytest_plugins = ("upstream_world",)
+
 HOSTILE = """\
 [user]
     useConfigOnly = true

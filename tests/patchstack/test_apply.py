@@ -66,7 +66,10 @@ def test_standard_output_is_the_path_alone(world: World) -> None:
 def test_json_names_everything(world: World) -> None:
     outcome = world.apply("--json")
     result = outcome.json
-    assert set(result) == {"revision", "source", "base", "patches", "head", "path", "wheels"}
+    assert set(result) == {
+        "revision", "source", "lock", "base", "patches", "head", "path", "wheels",
+    }  # fmt: skip
+    assert result["lock"] == "exact"
     assert result["revision"] == NAME
     assert result["source"]["kind"] == "wheel"
     assert result["source"]["wheel"] == WHEEL

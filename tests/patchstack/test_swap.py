@@ -96,9 +96,16 @@ def test_a_folder_half_removed_does_not_come_back(place: Path) -> None:
 
 def test_what_is_not_ours_stays(place: Path) -> None:
     parent = place.parent
-    for name in (".place", ".place.swp", ".place.abcd1234", ".other.hiqcache-abcd1234"):
+    for name in (
+        ".place",
+        ".place.swp",
+        ".place.abcd1234",
+        ".place.hiqcache-",
+        "place.hiqcache-ab",
+    ):
         (parent / name).mkdir()
-    (parent / ".place.hiqcache-file").write_text("a file\n")
+    (parent / ".place.hiqcache-abcd1234").write_text("a file\n")
+    (parent / ".place.hiqcache-abcd5678").symlink_to(place)
     before = snapshot(parent)
     with claimed(place, progress=Progress()):
         pass
@@ -123,6 +130,7 @@ def test_a_claim_of_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_claim_in_a_claim_does_not_wait_for_itself(place: Path) -> None:
     other = place.parent / "other"
-    with claimed(place, progress=Progress()), claimed(other, place, progress=Progress()):
+    same = place / ".." / "place"
+    with claimed(place, progress=Progress()), claimed(other, same, progress=Progress()):
         replace_folder(other, fill_well)
     assert (other / "new").exists()

@@ -8,6 +8,7 @@ Layers, each of which imports only those above it:
 ``children``              child processes end with the tool
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
+``usergit``               git with the user's configuration, which only fetches
 ``context``               every path
 ``locking``               one run at a time in a folder
 ``swap``                  a folder replaced whole or not at all, whatever is killed
@@ -25,6 +26,8 @@ Layers, each of which imports only those above it:
 ``drift``                 what a new release changed where the patches are
 ``release``               a release that is not pinned yet, found with pip
 ``interpreter``, ``smoke`` an environment that runs a release; whether a patch means something
+``ground``                what a stack stands on, and how sure that is
+``source_*``, ``source``  the pinned wheel, a tag, a checkout or files as that; ``--source``
 ``wheel``                 the patched release and hiqcache itself, ready for pip
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from patchstack.base import base_point, has_base, import_base, open_store
+from patchstack.base import base_point
 from patchstack.build import Stack, build_stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.lock import check_files, check_stack, read_lock
+from patchstack.ground import Ground, Source, Wanted
+from patchstack.lock import check_changes, check_files, check_stack, read_lock
 from patchstack.publish import inspect_target, is_current, publish, refuse_commits
 from patchstack.report import Progress
-from patchstack.repository import Repository
-from patchstack.revisions import PinnedWheel, Revision, load_revisions
-from patchstack.series import has_series, read_series
+from patchstack.revisions import Revision, load_revisions
+from patchstack.series import PatchFile, has_series, read_series
+from patchstack.source_wheel import PinnedSource
 from patchstack.swap import claimed
-from patchstack.upstream import fetch_wheel, fitting_wheel
 from patchstack.wheel import install_command, patched_files, write_wheels
 
 
@@ -36,12 +36,15 @@ class Request:
         Where wheels go; None for no wheels.
     offline
         Whether to use the cache alone.
+    source
+        Where the release comes from.
     """
 
     revision: str
     target: Path | None = None
     wheels: Path | None = None
     offline: bool = False
+    source: Source = field(default_factory=PinnedSource)
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Result:
     ----------
     revision
         The release.
-    source
-        The wheel that stands for it on this machine.
+    ground
+        What it stands on.
     stack
         The base, the patches and the head as commits.
     path
@@ -63,7 +66,7 @@ class Result:
     """
 
     revision: Revision
-    source: PinnedWheel
+    ground: Ground
     stack: Stack
     path: Path
     wheels: tuple[Path, ...]
@@ -80,7 +83,8 @@ class Result:
         ]
         fields = {
             "revision": self.revision.name,
-            "source": {"kind": "wheel", "wheel": self.source.name, "sha256": self.source.sha256},
+            "source": self.ground.about,
+            "lock": self.ground.lock,
             "base": asdict(self.stack.base),
             "patches": patches,
             "head": asdict(self.stack.head),
@@ -93,89 +97,77 @@ class Result:
 def apply_revision(context: Context, request: Request, progress: Progress) -> Result:
     """Make the patched tree of a revision, or find that it is there already."""
     revision = load_revisions(context.revisions_file).get(request.revision)
-    target = (request.target or context.target(revision.name)).resolve()
-    source = _source(context, revision, for_wheel=request.wheels is not None)
     folder = context.series_dir(revision.name)
-    with claimed(target, folder, context.repository, progress=progress):
+    target = (request.target or context.target(revision.name)).resolve()
+    if request.wheels is not None:
+        _refuse_unpatched(folder, revision)
+    places = (target, folder, context.repository, context.wheels / revision.wheels[0].name)
+    with claimed(*places, progress=progress):
         tree = inspect_target(target, revision.name)
-        store = open_store(context.repository)
-        stack = _build(context, store, revision, source, request, progress)
-        if tree is not None and not is_current(tree, stack):
-            refuse_commits(tree, stack, store, revision.name)
-        wheels: tuple[Path, ...] = ()
-        if request.wheels is not None:
-            files = patched_files(store, stack)
-            wheel = fetch_wheel(
-                context, revision, source, offline=request.offline, progress=progress
-            )
-            progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
-            dist = request.wheels.resolve()
-            wheels = write_wheels(context.root, revision, wheel, files, dist, progress)
-            progress.say(f"install both with: {install_command(wheels)}")
-        if tree is not None and is_current(tree, stack):
-            progress.say(f"{target} is up to date")
-        else:
-            publish(store, stack, target)
-    return Result(revision, source, stack, target, wheels)
+        patches, locked = _read(folder, revision, progress)
+        needs_wheel = request.wheels is not None
+        wanted = Wanted(revision, patches, needs_wheel, request.offline, progress)
+        with request.source.ground(context, wanted) as ground:
+            if needs_wheel and ground.wheel is None:
+                raise ToolError(
+                    f"a source of kind {ground.about['kind']} has nothing compiled for a wheel",
+                    "leave --source out, name a wheel, or leave --wheel out",
+                    Exit.USAGE,
+                )
+            stack = build_stack(ground.repository, ground.base, patches, progress)
+            (check_stack if ground.exact else check_changes)(folder, locked, stack)
+            if tree is not None and not is_current(tree, stack):
+                refuse_commits(tree, stack, ground.repository, revision.name)
+            wheels = _write_wheels(context, request, revision, ground, stack, progress)
+            if not ground.exact:
+                progress.say("ids differ from lock.toml's: the base is not the pinned commit")
+            if tree is not None and is_current(tree, stack):
+                progress.say(f"{target} is up to date")
+            else:
+                publish(ground.repository, stack, target)
+    return Result(revision, ground, stack, target, wheels)
 
 
-def _source(context: Context, revision: Revision, *, for_wheel: bool) -> PinnedWheel:
-    """Return the wheel to start from; for the tree alone, any platform's holds the same files."""
-    fitting = fitting_wheel(revision)
-    if for_wheel and fitting is None:
-        platforms = ", ".join(wheel.platform for wheel in revision.wheels)
-        raise ToolError(
-            f"no wheel of {revision.name} is pinned for this interpreter (pinned: {platforms})",
-            "run it on one of those, or leave --wheel out",
-            Exit.UPSTREAM,
-        )
-    if for_wheel and not has_series(context.series_dir(revision.name)):
+def _refuse_unpatched(folder: Path, revision: Revision) -> None:
+    if not has_series(folder):
         raise ToolError(
             f"{revision.name} has no patches yet, so there is no patched wheel",
             f"run tools/export.py --rev {revision.name} first, or leave --wheel out",
             Exit.USAGE,
         )
-    return fitting or revision.wheels[0]
 
 
-def _build(
-    context: Context,
-    store: Repository,
-    revision: Revision,
-    source: PinnedWheel,
-    request: Request,
-    progress: Progress,
-) -> Stack:
-    """Return the revision's patches as commits, equal in everything to what is locked."""
-    folder, base = context.series_dir(revision.name), base_point(revision)
-    if has_series(folder):
-        patches, locked = read_series(folder), read_lock(folder)
-        check_files(folder, locked, base, patches)
-    else:
+def _read(
+    folder: Path, revision: Revision, progress: Progress
+) -> tuple[tuple[PatchFile, ...], Stack]:
+    """Return the patches and what the lock says of them, which must agree."""
+    base = base_point(revision)
+    if not has_series(folder):
         progress.say(f"{revision.name} has no patches yet: this is the release as it is")
-        patches, locked = (), Stack(base, (), base)
-    ensure_base(context, store, revision, source, offline=request.offline, progress=progress)
-    stack = build_stack(store, base, patches, progress)
-    check_stack(folder, locked, stack)
-    return stack
+        return (), Stack(base, (), base)
+    patches, locked = read_series(folder), read_lock(folder)
+    check_files(folder, locked, base, patches)
+    return patches, locked
 
 
-def ensure_base(
+def _write_wheels(
     context: Context,
-    store: Repository,
+    request: Request,
     revision: Revision,
-    source: PinnedWheel,
-    *,
-    offline: bool,
+    ground: Ground,
+    stack: Stack,
     progress: Progress,
-) -> None:
-    """Make sure that ``store`` has the base commit of ``revision``, made from ``source``."""
-    if not has_base(store, revision):
-        wheel = fetch_wheel(context, revision, source, offline=offline, progress=progress)
-        progress.say(f"importing the files of {wheel.name}")
-        import_base(store, revision, wheel)
+) -> tuple[Path, ...]:
+    if request.wheels is None or ground.wheel is None:
+        return ()
+    files = patched_files(ground.repository, stack)
+    progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
+    dist = request.wheels.resolve()
+    wheels = write_wheels(context.root, revision, ground.wheel, files, dist, progress)
+    progress.say(f"install both with: {install_command(wheels)}")
+    return wheels
 
 
 def alone(context: Context, progress: Progress) -> AbstractContextManager[None]:
-    """Let no second run of the tools work in the same cache meanwhile."""
-    return claimed(context.repository, progress=progress)
+    """Let no second run of the tools work on the same patches, or in the same cache, meanwhile."""
+    return claimed(context.revisions_file, context.repository, progress=progress)

@@ -14,6 +14,7 @@ import hashlib
 import io
 import stat
 import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -57,13 +58,23 @@ def base_point(revision: Revision) -> Point:
 
 
 def open_store(path: Path) -> Repository:
-    """Return the bare repository of the cache, made if it is not there yet."""
+    """Return a bare repository of the cache, made if it is not there yet.
+
+    The caller has claimed it. So a lock in it, or a pack half written, is a killed run's.
+    """
 
     def make(fresh: Path) -> None:
         Repository.create(fresh)
 
     if not path.exists():
         replace_folder(path, make)
+    for leavings in (
+        path.glob("*.lock"),
+        path.glob("refs/**/*.lock"),
+        path.glob("objects/**/tmp_*"),
+    ):
+        for leaving in leavings:
+            leaving.unlink()
     return Repository(path, remedy=f"remove {path}, which can be made again, and run again")
 
 
@@ -80,7 +91,7 @@ def base_ref(revision: Revision) -> str:
 
 def import_base(store: Repository, revision: Revision, wheel: Path) -> None:
     """Make the base commit from ``wheel``; refuse one whose files are not the pinned ones."""
-    made, tree = _import(store, revision, wheel)
+    made, tree = _import(store, revision, wheel_files(wheel))
     if made != base_point(revision).commit:
         raise ToolError(
             f"the files of {wheel.name} make tree {tree}, but revisions.toml pins {revision.tree}",
@@ -92,7 +103,56 @@ def import_base(store: Repository, revision: Revision, wheel: Path) -> None:
 
 def wheel_tree(store: Repository, revision: Revision, wheel: Path) -> str:
     """Return the id of the tree that ``wheel`` holds, for a release that is not pinned yet."""
-    return _import(store, revision, wheel)[1]
+    return _import(store, revision, wheel_files(wheel))[1]
+
+
+def import_any(
+    store: Repository, revision: Revision, files: Iterable[tuple[str, bytes]], what: str
+) -> Point:
+    """Return a base commit made of ``files``: the pinned one if they are the pinned files.
+
+    Parameters
+    ----------
+    store, revision
+        Where the commit goes and which release it stands for.
+    files
+        What `wheel_files` or `folder_files` gives.
+    what
+        What the files are, for the message of another commit than the pinned one.
+    """
+    made, _ = _import(store, revision, files)
+    base = base_point(revision)
+    if made == base.commit:
+        store.run("update-ref", base_ref(revision), base.commit)
+        return base
+    tree = store.line("rev-parse", f"{made}^{{tree}}")
+    text = f"SGLang {revision.version}\n\nThe files of {PACKAGE}/ in {what}.\n"
+    date = f"{int(revision.date.timestamp())} +0000"
+    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    return Point(store.line("commit-tree", tree, "-F", "-", stdin=text.encode(), env=dates), tree)
+
+
+def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of what a wheel holds for the base tree."""
+    with zipfile.ZipFile(wheel) as archive:
+        for info in sorted(archive.infolist(), key=lambda member: member.filename):
+            if is_source(info.filename):
+                _refuse_odd(wheel, info.filename, link=stat.S_ISLNK(info.external_attr >> 16))
+                yield info.filename, archive.read(info)
+
+
+def folder_files(package: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of what an unpacked package holds for the base tree."""
+    for path in sorted(package.rglob("*")):
+        name = path.relative_to(package.parent).as_posix()
+        if (
+            path.suffix == ".pyc"
+            or not is_source(name)
+            or (path.is_dir() and not path.is_symlink())
+        ):
+            continue
+        _refuse_odd(package, name, link=not stat.S_ISREG(path.lstat().st_mode))
+        yield name, path.read_bytes()
 
 
 def is_source(name: str) -> bool:
@@ -104,40 +164,36 @@ def is_source(name: str) -> bool:
     )
 
 
-def _import(store: Repository, revision: Revision, wheel: Path) -> tuple[str | None, str]:
-    """Make a commit from ``wheel`` without a lasting name; return it and its ``sglang/``."""
-    store.run("fast-import", "--quiet", "--force", stdin=_import_stream(revision, wheel))
+def _import(
+    store: Repository, revision: Revision, files: Iterable[tuple[str, bytes]]
+) -> tuple[str | None, str]:
+    """Make a commit from ``files`` without a lasting name; return it and its ``sglang/``."""
+    store.run("fast-import", "--quiet", "--force", stdin=_import_stream(revision, files))
     made = store.resolve(_IMPORT_REF)
     tree = store.line("rev-parse", f"{_IMPORT_REF}:{PREFIX}")
     store.run("update-ref", "-d", _IMPORT_REF)
     return made, tree
 
 
-def _import_stream(revision: Revision, wheel: Path) -> bytes:
+def _import_stream(revision: Revision, files: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the commands that make ``git fast-import`` write the base commit."""
     stream = io.BytesIO()
     message = _message(revision).encode()
     stream.write(f"feature done\ncommit {_IMPORT_REF}\n".encode())
     stream.write(f"committer {_signature(revision)}\ndata {len(message)}\n".encode() + message)
-    with zipfile.ZipFile(wheel) as archive:
-        for info in sorted(archive.infolist(), key=lambda member: member.filename):
-            if not is_source(info.filename):
-                continue
-            _refuse_odd_member(wheel, info)
-            content = archive.read(info)
-            header = f'M 100644 inline "python/{info.filename}"\ndata {len(content)}\n'
-            stream.write(header.encode() + content + b"\n")
+    for name, content in files:
+        header = f'M 100644 inline "python/{name}"\ndata {len(content)}\n'
+        stream.write(header.encode() + content + b"\n")
     stream.write(b"done\n")
     return stream.getvalue()
 
 
-def _refuse_odd_member(wheel: Path, info: zipfile.ZipInfo) -> None:
+def _refuse_odd(source: Path, name: str, *, link: bool) -> None:
     """Refuse what no release has had: links, and names that git or a shell reads differently."""
-    name = info.filename
-    odd = stat.S_ISLNK(info.external_attr >> 16) or not name.isprintable() or set(name) & set('"\\')
+    odd = link or not name.isprintable() or set(name) & set('"\\')
     if odd or {".", "..", ".git", ""} & set(name.split("/")):
         raise ToolError(
-            f"{wheel.name} holds {name!r}, which is not an ordinary file",
+            f"{source.name} holds {name!r}, which is not an ordinary file",
             "this release needs a look by hand",
             Exit.UPSTREAM,
         )

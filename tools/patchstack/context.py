@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,10 @@ class Context:
     def repository(self) -> Path:
         """The bare repository in which patches become commits."""
         return self.cache / "sglang.git"
+
+    def clone(self, url: str) -> Path:
+        """Return the bare repository of what was fetched from ``url``."""
+        return self.cache / f"clone-{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
 
     @property
     def wheels(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchstack.applying import alone, ensure_base
+from patchstack.applying import alone
 from patchstack.base import open_store
 from patchstack.checking import read_project
 from patchstack.context import Context
@@ -13,6 +13,7 @@ from patchstack.documents import GUIDE, UPSTREAM, Sites, upstream_page, with_tab
 from patchstack.report import Progress
 from patchstack.revisions import Revisions
 from patchstack.seam import Hook, find_sites, read_hooks
+from patchstack.source_wheel import ensure_base
 from patchstack.swap import replace_file
 from patchstack.upstream import fitting_wheel
 

@@ -21,7 +21,7 @@ from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.history import is_reason, record
-from patchstack.lock import LOCK, read_lock, write_lock
+from patchstack.lock import LOCK, Upstream, read_lock, read_upstream, write_lock
 from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
 from patchstack.report import Progress
 from patchstack.repository import GitError, Repository
@@ -74,7 +74,7 @@ def export_revision(
     revision = load_revisions(context.revisions_file).get(name)
     base, folder = base_point(revision), context.series_dir(revision.name)
     path = (tree_path or context.target(revision.name)).resolve()
-    with claimed(path, folder, context.history_file, progress=progress):
+    with claimed(path, folder, progress=progress):
         tree = _open(path, base, revision.name)
         with _scratch(tree) as scratch:
             patches, stack = make_series(scratch, base, tree.head, tree.path)
@@ -221,7 +221,7 @@ def write_series(
     folder = context.series_dir(revision)
     files = {patch.name: patch.data for patch in patches}
     files[SERIES] = _series_text(folder, patches).encode()
-    files[LOCK] = write_lock(stack).encode()
+    files[LOCK] = write_lock(stack, _recorded_tag(folder)).encode()
     stale = {path.name for path in folder.glob("*.patch")} - files.keys()
     if not stale and all(_holds(folder / name, data) for name, data in files.items()):
         return False
@@ -245,6 +245,14 @@ def _old_lock(folder: Path) -> Stack | None:
     """Return the lock that is replaced; one that is missing or damaged has no commits to keep."""
     try:
         return read_lock(folder)
+    except ToolError:
+        return None
+
+
+def _recorded_tag(folder: Path) -> Upstream | None:
+    """Return what the lock that is replaced says of the release's tag, which stays true."""
+    try:
+        return read_upstream(folder)
     except ToolError:
         return None
 

@@ -3,7 +3,7 @@
 Flags cannot do it: of the settings that change an export or a checkout, several have none. Three
 things together can: no system and user configuration, the settings that matter given at command
 scope (which beats the repository's own file), and no ``GIT_*`` variable that a hook or a shell
-left behind. Nothing here talks to a network, so no user's proxy or credential is missed.
+left behind. Nothing here can talk to a network; what has to is `patchstack.usergit`.
 
 GitPython cannot unset a variable of the environment, hence `isolate`; and it expands ``$`` and
 ``~`` in the directory that it is given, hence ``-C``.
@@ -71,6 +71,7 @@ _SETTINGS = {
     "log.showSignature": "false",
     "mailinfo.scissors": "false",
     "maintenance.auto": "false",
+    "protocol.allow": "never",
     "submodule.recurse": "false",
 }
 
@@ -87,6 +88,7 @@ def _environment() -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_NO_LAZY_FETCH": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -98,18 +100,23 @@ def _environment() -> dict[str, str]:
     return variables
 
 
-def isolate(environ: MutableMapping[str, str]) -> None:
+def isolate(environ: MutableMapping[str, str]) -> dict[str, str]:
     """Remove what a shell or a hook told git from ``environ``, and check git itself.
 
     Parameters
     ----------
     environ
         The environment of this process, changed in place.
+
+    Returns
+    -------
+    dict[str, str]
+        What was removed, for `patchstack.usergit`.
     """
-    for name in [name for name in environ if name.startswith("GIT_")]:
-        if not name.startswith(_KEPT_VARIABLES):
-            del environ[name]
+    names = [name for name in environ if name.startswith("GIT_")]
+    taken = {name: environ.pop(name) for name in names if not name.startswith(_KEPT_VARIABLES)}
     _check_version()
+    return taken
 
 
 def _check_version() -> None:
@@ -145,8 +152,13 @@ def execute(arguments: list[str], stdin: bytes | None, env: Mapping[str, str] | 
     env
         Variables on top of those that every command gets.
     """
+    return start(arguments, stdin, {**_environment(), **(env or {})})
+
+
+def start(arguments: list[str], stdin: bytes | None, variables: Mapping[str, str]) -> Answer:
+    """Run one git command with the environment of this process and ``variables`` alone."""
     process = git.Git()
-    process.update_environment(**{**_environment(), **(env or {})})
+    process.update_environment(**variables)
     command = [git.Git.GIT_PYTHON_GIT_EXECUTABLE or "git", *arguments]
     with tempfile.TemporaryFile() as feed:  # GitPython wants a real file
         feed.write(stdin or b"")

@@ -6,9 +6,11 @@ an edited or truncated patch is found by name; the rest after.
 
 from __future__ import annotations
 
+import re
+import shutil
 import tomllib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,39 @@ from patchstack.base import Point
 from patchstack.build import Applied, Stack
 from patchstack.errors import Exit, ToolError
 from patchstack.series import PatchFile
+from patchstack.swap import replace_folder
 
 LOCK = "lock.toml"
 _HEADER = "# What the patches of this folder become. Written by tools/export.py; not for editing.\n"
 
 
-def write_lock(stack: Stack) -> str:
+@dataclass(frozen=True)
+class Upstream:
+    """Which commit the release's tag was when it was seen first.
+
+    Parameters
+    ----------
+    tag, commit
+        The tag and the commit.
+    first_seen
+        The day.
+    """
+
+    tag: str
+    commit: str
+    first_seen: str
+
+    def __post_init__(self) -> None:
+        forms = {"tag": r"v[0-9a-z.]+", "commit": r"[0-9a-f]{40}", "first_seen": r"[0-9-]{10}"}
+        for name, form in forms.items():
+            if not re.fullmatch(form, getattr(self, name)):
+                raise ValueError(f"upstream {name} is {getattr(self, name)!r}")
+
+
+def write_lock(stack: Stack, upstream: Upstream | None) -> str:
     """Return the text of the lock file."""
     parts = [_HEADER, _table("[base]", stack.base)]
+    parts += [_table("[upstream]", upstream)] if upstream else []
     parts += [_table("[[patches]]", patch) for patch in stack.patches]
     parts += [_table("[head]", stack.head)]
     return "\n".join(parts)
@@ -42,6 +69,32 @@ def read_lock(folder: Path) -> Stack:
         raise _difference(folder, LOCK, "is missing") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _difference(folder, LOCK, f"cannot be read: {error}") from None
+
+
+def read_upstream(folder: Path) -> Upstream | None:
+    """Read which commit the release's tag was, if a revision's lock file says so."""
+    try:
+        table = tomllib.loads((folder / LOCK).read_text("utf-8"))
+        if "upstream" not in table:
+            return None
+        upstream: Upstream = _parse(Upstream, table["upstream"])
+        if upstream.tag != folder.name:
+            raise ValueError(f"upstream tag is {upstream.tag}")
+        return upstream
+    except FileNotFoundError:
+        return None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _difference(folder, LOCK, f"cannot be read: {error}") from None
+
+
+def record_upstream(folder: Path, upstream: Upstream) -> None:
+    """Add to a revision's lock file which commit the release's tag is."""
+
+    def fill(fresh: Path) -> None:
+        shutil.copytree(folder, fresh)
+        (fresh / LOCK).write_text(write_lock(read_lock(folder), upstream), "utf-8")
+
+    replace_folder(folder, fill)
 
 
 @dataclass(frozen=True)
@@ -90,6 +143,13 @@ def check_stack(folder: Path, locked: Stack, stack: Stack) -> None:
     _refuse_first(folder, _compare(LOCK, "head", locked.head, stack.head))
 
 
+def check_changes(folder: Path, locked: Stack, stack: Stack) -> None:
+    """Compare what the patches change, for a base that is not the locked one."""
+    for lock, patch in zip(locked.patches, stack.patches, strict=True):
+        same = replace(lock, commit=patch.commit, tree=patch.tree)
+        _refuse_first(folder, _compare(patch.file, "patch", same, patch))
+
+
 def _refuse_first(folder: Path, differences: Iterator[Difference]) -> None:
     for difference in differences:
         raise _difference(folder, difference.file, difference.what)
@@ -110,8 +170,8 @@ def _difference(folder: Path, file: str, what: str) -> ToolError:
     )
 
 
-def _table(header: str, values: Point | Applied) -> str:
-    # Every value is a hexadecimal id or a checked name: nothing that TOML would have to escape.
+def _table(header: str, values: Point | Applied | Upstream) -> str:
+    # Every value is an id, a day or a checked name: nothing that TOML would have to escape.
     return (
         "\n".join([header, *(f'{key} = "{value}"' for key, value in asdict(values).items())]) + "\n"
     )

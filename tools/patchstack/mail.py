@@ -83,7 +83,12 @@ class Mail:
     @property
     def blobs(self) -> list[tuple[str, str]]:
         """The full ids of every file's content before and after, as the diff claims them."""
-        return sorted((old.decode(), new.decode()) for old, new in _INDEX_LINE.findall(self.diff))
+        return sorted(blob_ids(self.diff))
+
+
+def blob_ids(diff: bytes) -> list[tuple[str, str]]:
+    """Return the ids that a diff, or a part of one, claims: before and after, file by file."""
+    return [(old.decode(), new.decode()) for old, new in _INDEX_LINE.findall(diff)]
 
 
 def format_mail(repository: Repository, commit: str) -> bytes:

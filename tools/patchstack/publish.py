@@ -86,6 +86,8 @@ def publish(store: Repository, stack: Stack, target: Path) -> None:
 def _make_tree(store: Repository, stack: Stack, path: Path) -> None:
     path.mkdir()
     tree = Repository.create(path / ".git", path)
+    if store.is_cut:
+        tree.cut(stack.base.commit)
     store.copy_history(stack.head.commit, tree)
     tree.run("update-ref", BASE_REF, stack.base.commit)
     tree.run("update-ref", HEAD_REF, stack.head.commit)

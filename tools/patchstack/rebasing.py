@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.applying import alone, ensure_base
+from patchstack.applying import alone
 from patchstack.base import base_point, open_store
 from patchstack.build import Stack, build_stack
 from patchstack.context import Context
@@ -44,6 +44,7 @@ from patchstack.resolving import learn, require_patch, users_commit
 from patchstack.revisions import PIN, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.smoke import Gate
+from patchstack.source_wheel import ensure_base
 from patchstack.swap import claimed, replace_file
 from patchstack.upstream import fetch_wheel, fitting_wheel
 

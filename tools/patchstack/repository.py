@@ -111,9 +111,19 @@ class Repository:
 
     def lend(self) -> dict[str, str]:
         """Return the environment in which another repository reads this one's objects."""
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": self._objects()}
+
+    def borrow(self, other: Repository) -> None:
+        """Read the objects of ``other`` from now on, as if they were here."""
+        alternates = self.git_dir / "objects" / "info" / "alternates"
+        alternates.parent.mkdir(exist_ok=True)
+        alternates.write_text(f"{other._objects()}\n", "utf-8", "surrogateescape")
+
+    def _objects(self) -> str:
+        """Return the folder of the objects, quoted as git wants it in a list of such."""
         objects = self.line("rev-parse", "--path-format=absolute", "--git-path", "objects")
         quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
-        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+        return f'"{quoted}"'
 
     def copy_history(self, commits: str | Iterable[str], other: Repository) -> None:
         """Copy ``commits`` and everything that they need into ``other``, a repository of ours.
@@ -125,6 +135,15 @@ class Repository:
         listed = [commits] if isinstance(commits, str) else commits
         wanted = "".join(f"{commit}\n" for commit in listed).encode()
         other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the repository holds a commit without the commits before it."""
+        return (self.git_dir / "shallow").exists()
+
+    def cut(self, commit: str) -> None:
+        """Say that ``commit`` is here without the commits before it."""
+        (self.git_dir / "shallow").write_text(f"{commit}\n", "utf-8")
 
     def resolve(self, name: str) -> str | None:
         """Return the commit that ``name`` stands for, or None."""

@@ -8,6 +8,7 @@ folder comes back unless the new one has taken its place, and the rest is remove
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,23 +19,27 @@ from patchstack.locking import held
 from patchstack.report import Progress
 
 _OURS = ".hiqcache-"
+_LEFT = re.compile(rf"\.(.+){re.escape(_OURS)}[a-z0-9_]{{8}}")
 # Beside a place: what will be there, what was there (whole), and what is being removed.
 _NEW, _OLD, _GONE = "new", "old", "gone"
 
 
 @contextmanager
 def claimed(*places: Path, progress: Progress) -> Iterator[None]:
-    """Keep other runs away from ``places``, each of which is as if no run had been killed."""
-    with held((place.parent for place in places), progress):
-        for place in places:
-            _recover(place, progress)
+    """Keep other runs away from ``places``, around which it is as if none had been killed."""
+    folders = {place.parent for place in places}
+    with held(folders, progress):
+        # Whoever left something here has ended: the folder is ours alone.
+        for folder in sorted(folders):
+            _recover(folder, progress)
         yield
 
 
 @contextmanager
 def beside(place: Path) -> Iterator[Path]:
-    """Give a temporary folder on the disk of ``place``, which the caller has claimed."""
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=_prefix(place)) as folder:
+    """Give a temporary folder next to ``place``, which the caller has claimed."""
+    prefix = f".{place.name}{_OURS}"
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=prefix) as folder:
         yield Path(folder)
 
 
@@ -72,16 +77,13 @@ def replace_file(place: Path, data: bytes) -> None:
         fresh.replace(place)
 
 
-def _prefix(place: Path) -> str:
-    return f".{place.name}{_OURS}"
-
-
-def _recover(place: Path, progress: Progress) -> None:
-    for folder in sorted(place.parent.iterdir()):
-        if folder.name.startswith(_prefix(place)) and folder.is_dir():
-            if _bring_back(folder / _OLD, place):
+def _recover(folder: Path, progress: Progress) -> None:
+    for left in sorted(folder.iterdir()):
+        if (match := _LEFT.fullmatch(left.name)) and left.is_dir() and not left.is_symlink():
+            place = folder / match[1]
+            if _bring_back(left / _OLD, place):
                 progress.say(f"brought {place} back, which a killed run had moved away")
-            shutil.rmtree(folder)
+            shutil.rmtree(left)
 
 
 def _bring_back(old: Path, place: Path) -> bool:
