@@ -425,7 +425,8 @@ def test_a_file_that_is_changed_without_a_hook(clean: World) -> None:
     text = (clean.context.patches / "seam.toml").read_text()
     (clean.context.patches / "seam.toml").write_text(text.replace('"add-extra"', '"other"'))
     assert findings(clean) == [
-        f"patches/seam.toml:1: seam: add-extra changes {ENGINE}, and no hook of it is in that file"
+        f"patches/seam.toml:1: seam: add-extra changes {ENGINE}, and no hook of it is in that file",
+        "patches/seam.toml:1: seam: no series has other, which has hooks",
     ]
 
 

@@ -24,6 +24,7 @@ from stack_world import PYTHON, commit, git, message, write_project
 
 from patchstack import rebase_report
 from patchstack.context import ROOT, Context
+from patchstack.footprint import EXISTING_BUDGET, NEW_BUDGET
 from patchstack.history import read_history
 from patchstack.lock import read_lock
 from patchstack.mail import TRAILERS
@@ -48,15 +49,31 @@ RELEASES = {
 }
 HOOK = f"{PYTHON}/srt/arg_groups/l2_codec_hook.py"
 TOX = f"[testenv:integration-{PIN.replace('.', '_')}]\n"
+SEAM = """\
+[[hooks]]
+patch = "hicache-on-cpu"
+file = "srt/mem_cache/l2_transfer.py"
+symbol = "submit"
+use = "edited"
+"""
+HELLO = """
+[[hooks]]
+patch = "say-hello"
+file = "srt/mem_cache/pool_host/base.py"
+symbol = "pin"
+use = "followed by a greeting"
+"""
 # What the reader does in an editor: the end of a file's path, and what stands there afterwards.
 EDITS = {
     "pool_host/base.py": "def pin():\n    return True\n\n\nHELLO = 1\n",
     "l2_codec_hook.py": "def choices():\n    return ['none']\n",
     "l2_transfer.py": "def submit():\n    wait_on_any_device(1)\n    return 1\n",
     "tox.ini": TOX + f"\n[testenv:integration-{NEXT.replace('.', '_')}]\n",
-    "revisions.toml": None,
+    "revisions.toml": "",
+    "seam.toml": "",
 }
-EDITOR = """\
+EDITOR = (
+    """\
 #!/usr/bin/env python3
 import json, pathlib, sys
 edits = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())
@@ -65,9 +82,16 @@ for name in sys.argv[1:]:
     path = pathlib.Path(name).resolve()
     new = next(text for end, text in edits.items() if str(path).endswith(end))
     old = path.read_text()
-    path.write_text(old.replace('pin = "PIN"', 'pin = "NEXT"') if new is None else new)
+    if name.endswith("revisions.toml"):
+        new = old.replace('pin = "PIN"', 'pin = "NEXT"')
+    if name.endswith("seam.toml"):  # the hook comes, and goes with its patch
+        new = old.replace(HELLO, "") if HELLO in old else old + HELLO
+    path.write_text(new)
     assert path.read_text() != old, f"{path} was edited already"
-""".replace("PIN", PIN).replace("NEXT", NEXT)  # fmt: skip
+""".replace("PIN", PIN)
+    .replace("NEXT", NEXT)
+    .replace("HELLO", repr(HELLO))
+)
 SWAP = """\
 #!/usr/bin/env python3
 import pathlib, sys
@@ -151,12 +175,14 @@ def write_guide_project(folder: Path) -> Context:
     root = folder / "project"
     write_project(root)
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("docs/patches.md", "patches/seam.toml", ".gitignore", ".gitattributes"):
+    for name in ("docs/patches.md", ".gitignore", ".gitattributes"):
         (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     (root / "tox.ini").write_text(TOX)
     (folder / "index").mkdir()
     tables = {name: write_release(folder, name, files) for name, files in RELEASES.items()}
+    (root / "patches").mkdir()
+    (root / "patches" / "seam.toml").write_text(SEAM)
     (root / "patches" / "revisions.toml").write_text(f'pin = "{PIN}"\n\n{tables[PIN]}')
     return Context(root, root / "patches", folder / "cache")
 
@@ -267,3 +293,8 @@ def test_the_guide_names_every_trailer_and_every_result() -> None:
         result = getattr(rebase_report, word)
         mark = rebase_report._MARKS.get(result)
         assert f"| {f'`{mark}` ' if mark else ''}| `{result}`" in text, result
+
+
+def test_the_guide_names_the_budget() -> None:
+    text = " ".join(GUIDE.read_text("utf-8").split())
+    assert f"may be {EXISTING_BUDGET} at most, lines in new files {NEW_BUDGET}:" in text

@@ -8,7 +8,7 @@ import pytest
 
 from patchstack.context import ROOT
 from patchstack.errors import ToolError
-from patchstack.seam import Hook, Site, find_site, read_hooks, unhooked
+from patchstack.seam import Hook, Site, find_site, idle, read_hooks, unhooked
 
 SOURCE = """\
 import os
@@ -83,6 +83,11 @@ def test_what_has_no_hook() -> None:
     path = "python/sglang/srt/file.py"
     assert list(unhooked(hooks, [("slug", path)])) == []
     assert list(unhooked(hooks, [("slug", path), ("next", path)])) == [("next", path)]
+
+
+def test_hooks_of_a_patch_that_is_gone() -> None:
+    hooks = (hook("a"), hook("b"), Hook("gone", "srt/other.py", "b", "used"))
+    assert list(idle(hooks, ["slug", "other"])) == ["gone"]
 
 
 def test_the_hooks_of_this_project_are_in_order() -> None:

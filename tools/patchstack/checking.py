@@ -42,7 +42,7 @@ from patchstack.mail import format_mail
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision, Revisions, load_revisions
-from patchstack.seam import SEAM, find_sites, read_hooks, unhooked
+from patchstack.seam import SEAM, find_sites, idle, read_hooks, unhooked
 from patchstack.series import SERIES, PatchFile
 
 
@@ -160,15 +160,18 @@ def read_project(context: Context) -> Project:
     for size in sizes:
         place = f"patches/{size.revision}/{SERIES}"
         found += [Finding(place, 1, "footprint", excess) for excess in size.excesses]
-    found += _check_seam(context, tuple(sizes))
+    slugs = {patch.slug for series in patches.values() for patch in series}
+    found += _check_seam(context, slugs, tuple(sizes))
     found += check_history(context, revisions)
     found += check_environments(context.root, revisions.names)
     found += check_mentions(context, revisions.names)
     return Project(revisions, patches, tuple(sizes), differences, tuple(found))
 
 
-def _check_seam(context: Context, sizes: tuple[Footprint, ...]) -> Iterator[Finding]:
-    """Yield each file of SGLang's that a patch changes without saying where it hooks it."""
+def _check_seam(
+    context: Context, slugs: set[str], sizes: tuple[Footprint, ...]
+) -> Iterator[Finding]:
+    """Yield each file that a patch changes without a hook, and each patch that has only hooks."""
     try:
         hooks = read_hooks(context.patches)
     except ToolError as error:
@@ -178,6 +181,8 @@ def _check_seam(context: Context, sizes: tuple[Footprint, ...]) -> Iterator[Find
     for slug, path in unhooked(hooks, touched):
         what = f"{slug} changes {path}, and no hook of it is in that file"
         yield Finding(f"patches/{SEAM}", 1, "seam", what)
+    for slug in idle(hooks, slugs):
+        yield Finding(f"patches/{SEAM}", 1, "seam", f"no series has {slug}, which has hooks")
 
 
 def _check_releases(context: Context, project: Project, progress: Progress) -> Iterator[Finding]:

@@ -119,6 +119,11 @@ def unhooked(
     yield from sorted(set(touched) - known)
 
 
+def idle(hooks: tuple[Hook, ...], slugs: Iterable[str]) -> Iterator[str]:
+    """Yield each patch that has hooks and is in no series any more."""
+    yield from sorted({hook.patch for hook in hooks} - set(slugs))
+
+
 def _definition(module: ast.Module, symbol: str) -> _Definition | None:
     scope: ast.AST = module
     for name in symbol.split("."):
