@@ -124,7 +124,7 @@ class Report:
         lines += [f"{len(self.patches)} patches: {counts or 'none'}.", ""]
         lines += [*self._identity(), *self._patches(), *self._drift()]
         if self.range_diff:
-            lines += ["## Range-diff", "", *_fenced(self.range_diff)]
+            lines += ["## Range-diff", "", *fenced(self.range_diff)]
         return "\n".join(lines).rstrip() + "\n"
 
     def _identity(self) -> list[str]:
@@ -274,7 +274,8 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _fenced(text: str) -> list[str]:
+def fenced(text: str) -> list[str]:
+    """Return ``text`` as a block of Markdown, whatever fences it holds itself."""
     fence = "```"
     while fence in text:
         fence += "`"
