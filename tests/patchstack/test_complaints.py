@@ -52,7 +52,8 @@ COVERED = {
     14: ("scissors cut a message", "test_export::test_a_message_that_mail_carries"),
     15: ("run elsewhere, the wrong repository is found",
          "test_apply::test_the_script_runs_from_anywhere",
-         "test_apply::test_a_tree_inside_another_repository"),
+         "test_apply::test_a_tree_inside_another_repository",
+         "test_source_git::test_a_bare_mirror_by_its_path"),
     16: ("an empty range is a traceback", "test_rebase::test_a_series_that_lists_nothing",
          "test_rebase::test_everything_is_upstream", "test_footprint::test_an_empty_series"),
     17: ("an empty patch kills export", "test_export::test_a_commit_that_changes_nothing",
@@ -67,7 +68,8 @@ COVERED = {
     25: ("applying twice fails or reverses", "test_apply::test_up_to_date_writes_nothing"),
     26: ("short blob ids break a three-way merge",
          "test_refusals::test_a_patch_with_short_blob_ids",
-         "test_rebase_conflict::test_what_a_conflict_says"),
+         "test_rebase_conflict::test_what_a_conflict_says",
+         "test_source_git::test_content_is_fetched_once_and_only_that_of_the_tag"),
     27: ("another operation is in progress",
          "test_refusals::test_the_users_work_is_refused_by_name",
          "test_rebase_conflict::test_a_second_rebase"),
@@ -85,10 +87,13 @@ COVERED = {
     34: ("renames, links and modes", "test_complaints::test_a_file_survives_a_round_trip",
          "test_complaints::test_what_no_patch_should_do"),
     35: ("a killed run leaves half a file", "test_history::test_a_killed_export_is_recorded_once",
-         "test_rebase_conflict::test_continue_from_a_new_process"),
+         "test_rebase_kill::test_killed_in_a_clean_move",
+         "test_rebase_kill::test_killed_in_a_continued_move"),
     37: ("nothing says that the rest was skipped",
          "test_refusals::test_a_patch_that_does_not_apply"),
     38: ("two runs at once", "test_together::test_runs_at_once_make_one_tree"),
+    39: ("upstream's tag moved", "test_source_git::test_a_moved_tag_whose_commit_can_be_had",
+         "test_source_git::test_a_moved_tag_whose_commit_is_gone"),
     40: ("a failure does not fail the build",
          "test_complaints::test_a_failure_fails_a_script"),
     41: ("progress without file names; export in the middle of a rebase",
@@ -96,9 +101,8 @@ COVERED = {
          "test_export::test_what_no_commit_holds"),
     43: ("tools differ in strictness", "test_complaints::test_one_strictness"),
 }  # fmt: skip
-# There is no tag to move while a wheel is the only source of a release.
 ROWS = {*range(1, 9), 10, 11, 12, *range(14, 18), *range(19, 23), *range(24, 33), 34, 35,
-        37, 38, 40, 41, 43}  # fmt: skip
+        *range(37, 42), 43}  # fmt: skip
 
 
 def applied(world: World, release: str) -> Path:
