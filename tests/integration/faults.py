@@ -35,6 +35,20 @@ def zero_scales() -> None:
     StagedTransfer.backup = without_scales
 
 
+def coarse() -> None:
+    """A codec of four bits in eight: every sixteenth level."""
+    from hiqcache.codecs.int8 import Int8Codec
+
+    encode = Int8Codec.encode
+
+    def rounded(self, rows, records, workspace):
+        encode(self, rows, records, workspace)
+        payload = self.layout.payload(records)
+        payload.copy_((payload.float() / 16).round().clamp(-7, 7).mul(16))
+
+    Int8Codec.encode = rounded
+
+
 def swap_pages() -> None:
     """The first two pages of a load land in each other's place."""
     from hiqcache.staging import StagedTransfer
@@ -77,7 +91,7 @@ def shift_records() -> None:
     StagedTransfer.backup = shifted(StagedTransfer.backup)
 
 
-FAULTS = (drop_load, zero_scales, swap_pages, swap_layers, shift_records)
+FAULTS = (drop_load, zero_scales, coarse, swap_pages, swap_layers, shift_records)
 
 
 def install() -> None:

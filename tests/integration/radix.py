@@ -42,7 +42,7 @@ class Setup:
     layers: int = 3
     kv_heads: int = 8
     head_dim: int = 128
-    device_tokens: int = 512
+    device_tokens: int = 640
     ratio: float = 4.0
     size_gb: int = 0
     device_pool: type = MHATokenToKVPool
@@ -143,6 +143,12 @@ class Radix:
 
     def load_back(self, seed: int, tokens: int) -> int:
         """Restore the sequence from L2; returns the tokens that SGLang says it restored."""
+        restored = self.start_load_back(seed, tokens)
+        self.finish_load_back()
+        return restored
+
+    def start_load_back(self, seed: int, tokens: int) -> int:
+        """Have SGLang allocate device slots for the sequence and queue their load."""
         match = self.match(seed, tokens)
         request = types.SimpleNamespace(
             rid="r",
@@ -158,11 +164,14 @@ class Radix:
                 req=request,
             )
         )
+        return restored_tokens(loaded)
+
+    def finish_load_back(self) -> None:
+        """Submit what is queued and wait for each layer, as a forward pass does."""
         self.device.layer_transfer_counter.set_consumer(self.cache.ready_to_load_host_cache())
         for layer in range(self.setup.layers):
             self.device.layer_transfer_counter.wait_until(layer)
         self.cache.check_hicache_events()
-        return restored_tokens(loaded)
 
     def read(self, seed: int, tokens: int) -> Rows:
         """The sequence's KV rows as attention would read them from the device pool."""

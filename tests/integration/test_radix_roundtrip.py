@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from hiqcache.geometry import KVGeometry
 
 from .radix import Rows, Setup, radix
 
-TOKENS = 256
+#: More than one chunk of a transfer, on a CPU and on CUDA, and a last one that is not full.
+TOKENS = 320
 PLACEMENTS = [
     ("layer_first", "kernel"),
     ("page_first", "kernel"),
@@ -126,21 +126,30 @@ def test_each_record_lies_at_its_address(layout, io, page):
                     )
 
 
-def test_merged_nodes_restore_in_one_transfer():
-    """Several sequences loaded back before the layers run: SGLang merges their transfers."""
+def test_merged_nodes_restore_in_one_transfer(monkeypatch):
+    """Sequences that are loaded back before the next batch runs: SGLang merges their transfers."""
     with radix(Setup("int8", device_tokens=1024)) as r:
-        for seed in range(1, 9):
+        for seed in range(1, 6):
             r.insert(seed, TOKENS)
-        host_hits = [s for s in range(1, 9) if r.found(s, TOKENS) == (0, TOKENS)]
-        assert len(host_hits) >= 4
-        for first, second in pairwise(host_hits[:3]):
-            for seed in (first, second):
-                if r.found(seed, TOKENS)[1]:
-                    assert r.load_back(seed, TOKENS) == TOKENS
-                expected = [
-                    tuple(through_codec("int8", r.setup, x) for x in rows) for rows in r.kv[seed]
-                ]
-                assert_rows_equal(expected, r.read(seed, TOKENS))
+        seeds = [seed for seed in range(1, 6) if r.found(seed, TOKENS) == (0, TOKENS)][:2]
+        engine = r.cache.cache_controller.l2_transfer_engine
+        submitted = []
+        submit = engine.submit_host_to_device
+
+        def recorded(transfers, **kwargs):
+            submitted.append([len(transfer.host_indices) for transfer in transfers])
+            return submit(transfers, **kwargs)
+
+        monkeypatch.setattr(engine, "submit_host_to_device", recorded)
+        for seed in seeds:
+            assert r.start_load_back(seed, TOKENS) == TOKENS
+        r.finish_load_back()
+        assert submitted == [[2 * TOKENS]]
+        for seed in seeds:
+            expected = [
+                tuple(through_codec("int8", r.setup, x) for x in rows) for rows in r.kv[seed]
+            ]
+            assert_rows_equal(expected, r.read(seed, TOKENS))
 
 
 ROUND_TRIP = "test_int8_restores_what_the_library_decodes[page_first-kernel-page16-write_through]"
