@@ -8,14 +8,14 @@ torch = pytest.importorskip("torch")
 
 from hiqcache.codecs.int8 import Int8Codec  # noqa: E402
 from hiqcache.geometry import KVGeometry  # noqa: E402
-from hiqcache.staging import StagedTransfer  # noqa: E402
+from hiqcache.staging import Move, StagedTransfer  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-LAYERS, SLOTS, TOKENS = 4, 4096, 2500
+LAYERS = 4
 
 
 def rows(tokens: int, kv_heads: int, head_dim: int) -> torch.Tensor:
@@ -47,73 +47,77 @@ def test_a_record_has_the_same_bytes_on_both_devices(kv_heads: int, head_dim: in
 
 
 class Arena:
-    """Host records in pinned memory, moved by asynchronous copies."""
+    """Host records in pinned memory, a chunk after another, so that every copy is contiguous.
 
-    def __init__(self, transfer: StagedTransfer) -> None:
+    torch copies what is not contiguous through a temporary, and waits for it.
+    """
+
+    def __init__(self, transfer: StagedTransfer, chunks: int) -> None:
         self.transfer = transfer
-        shape = (2, LAYERS, SLOTS, transfer.codec.record_bytes)
+        shape = (chunks, *transfer.backup_records.shape)
         self.records = torch.zeros(shape, dtype=torch.uint8).pin_memory()
+        self.hosts = torch.arange(chunks * transfer.chunk_tokens, device="cuda")
+        step = transfer.chunk_tokens
+        # Which chunk some indices are, known without reading them.
+        self.chunk = {self.hosts[i * step :].data_ptr(): i for i in range(chunks)}
 
     def store(self, hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        """Move every layer of a chunk whose host slots are consecutive."""
-        first, count = self.first[hosts.data_ptr()], len(staging_rows)
-        staged = self.transfer.backup_records[:, :, :count]
-        self.records[:, :, first : first + count].copy_(staged, non_blocking=True)
+        """Move one whole chunk of every layer."""
+        records = self.records[self.chunk[hosts.data_ptr()]]
+        records.copy_(self.transfer.backup_records, non_blocking=True)
 
-    def fetch(self, layer: int):
+    def fetch(self, layer: int) -> Move:
         """Return the move of one layer."""
 
         def move(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
-            first, count = self.first[hosts.data_ptr()], len(staging_rows)
-            stored = self.records[:, layer, first : first + count]
-            self.transfer.load_records[:, layer, :count].copy_(stored, non_blocking=True)
+            records = self.records[self.chunk[hosts.data_ptr()]]
+            for component in range(2):
+                into = self.transfer.load_records[component, layer]
+                into.copy_(records[component, layer], non_blocking=True)
 
         return move
 
-    def slots(self, first: int, tokens: int) -> torch.Tensor:
-        """Consecutive host slots; where a chunk of them starts is known without a wait."""
-        hosts = torch.arange(first, first + tokens, device="cuda")
-        step = self.transfer.chunk_tokens
-        self.first = {hosts[i:].data_ptr(): first + i for i in range(0, tokens, step)}
-        return hosts
+
+CHUNKS = 8
 
 
 def test_both_directions_run_at_once_and_nothing_waits() -> None:
     codec = Int8Codec(KVGeometry(LAYERS, 8, 128, "cuda"))
     transfer = StagedTransfer(codec, torch.device("cuda"))
-    arena = Arena(transfer)
-    cache = torch.randn(2, LAYERS, SLOTS, 8, 128, device="cuda").bfloat16()
-    expected = torch.empty_like(cache[:, :, :TOKENS])
-    workspace = codec.workspace(TOKENS, "cuda")
-    records = torch.empty((TOKENS, codec.record_bytes), dtype=torch.uint8, device="cuda")
+    arena = Arena(transfer, CHUNKS)
+    tokens = CHUNKS * transfer.chunk_tokens
+    cache = torch.randn(2, LAYERS, tokens, 8, 128, device="cuda").bfloat16()
+    expected = torch.empty_like(cache)
+    workspace = codec.workspace(tokens, "cuda")
+    records = torch.empty((tokens, codec.record_bytes), dtype=torch.uint8, device="cuda")
     for component in range(2):
         for layer in range(LAYERS):
-            codec.encode(cache[component, layer, :TOKENS], records, workspace)
+            codec.encode(cache[component, layer], records, workspace)
             codec.decode(records, expected[component, layer], workspace)
-    device_slots = torch.arange(TOKENS, device="cuda")
-    hosts = arena.slots(0, TOKENS)
+    slots = torch.arange(tokens, device="cuda")
+    into = torch.zeros_like(cache)
     backing_up, loading = torch.cuda.Stream(), torch.cuda.Stream()
-    torch.cuda.synchronize()
+    backed_up = torch.cuda.Event()
 
     def back_up() -> None:
         with torch.cuda.stream(backing_up):
-            transfer.backup(cache[0], cache[1], device_slots, hosts, arena.store)
+            transfer.backup(cache[0], cache[1], slots, arena.hosts, arena.store)
+            backed_up.record()
 
     back_up()
     torch.cuda.synchronize()
-    into = torch.zeros_like(cache)
-    torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for _ in range(5):
+        with torch.cuda.stream(backing_up):
+            torch.cuda._sleep(50_000_000)  # so that the loads are enqueued while it runs
+        for _ in range(3):
             back_up()  # the same bytes again, while they are read
-            with torch.cuda.stream(loading):
-                for layer in range(LAYERS):
-                    transfer.load(
-                        into[0, layer], into[1, layer], device_slots, hosts, arena.fetch(layer)
-                    )
+        with torch.cuda.stream(loading):
+            for layer in range(LAYERS):
+                k, v = into[0, layer], into[1, layer]
+                transfer.load(k, v, slots, arena.hosts, arena.fetch(layer))
+        assert not backed_up.query()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.cuda.synchronize()
-    assert torch.equal(into[:, :, :TOKENS], expected)
-    assert not into[:, :, TOKENS:].any()
+    assert torch.equal(into, expected)
