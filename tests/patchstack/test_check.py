@@ -270,15 +270,15 @@ def test_a_history_that_lost_its_end(clean: World) -> None:
 def test_commits_without_a_trace(clean: World) -> None:
     """A series was written by something other than export, or its history was thrown away."""
     old = read_lock(clean.context.series_dir(NEW)).patches
-    keep(clean)
+    commit = keep(clean)
     rewrite(clean, b"one = 1\n")
     history = clean.context.history_file.read_bytes()
     clean.context.history_file.unlink()
-    commit = keep(clean)
+    keep(clean)
     (line,) = findings(clean)
     assert line == (
-        f"patches/history.toml:1: history: {old[1].commit} was in the lock of {NEW} until"
-        f" {commit[:12]} and has no trace here"
+        f"patches/history.toml:1: history: {old[1].commit}, in the lock of {NEW} at"
+        f" {commit[:12]}, has no trace here"
     )
     clean.context.history_file.write_bytes(history)
     assert clean.check("--fast").code == 0

@@ -6,8 +6,9 @@ hand: in a clone that is not too shallow.
 
 from __future__ import annotations
 
-import re
+import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 
 from patchstack.changes import git_dir
 from patchstack.commit_map import LostCommitError, end_of
@@ -21,7 +22,6 @@ from patchstack.revisions import Revisions
 from patchstack.series import has_series
 
 _PLACE = f"patches/{HISTORY}"
-_TAKEN_OUT = re.compile(r'-commit = "([0-9a-f]{40})"')
 
 
 def check_history(context: Context, revisions: Revisions) -> Iterator[Finding]:
@@ -47,9 +47,9 @@ def check_history(context: Context, revisions: Revisions) -> Iterator[Finding]:
                 end_of(rewrites, revision, old, current)
             except LostCommitError as lost:
                 yield Finding(_PLACE, _line(data, old), "history", f"{old} {lost}")
-        for old, commit in _replaced(context, revision).items():
+        for old, change in _former(context, revision).items():
             if old not in traced | current:
-                what = f"{old} was in the lock of {revision} until {commit} and has no trace here"
+                what = f"{old}, in the lock of {revision} at {change[:12]}, has no trace here"
                 yield Finding(_PLACE, 1, "history", what)
 
 
@@ -66,7 +66,7 @@ def _current(context: Context, revision: str) -> set[str] | None:
 
 def _check_growth(context: Context, data: bytes) -> Iterator[Finding]:
     """Compare the file with each of its versions in the project's own history, if that is here."""
-    for commit, earlier in _versions(context):
+    for commit, earlier in _versions(context, _PLACE):
         if not data.startswith(earlier):
             line = first_difference(data.splitlines(), earlier.splitlines())
             what = f"is not what {commit[:12]} had with more at its end; git checkout {_PLACE}"
@@ -74,22 +74,22 @@ def _check_growth(context: Context, data: bytes) -> Iterator[Finding]:
             return
 
 
-def _versions(context: Context) -> Iterator[tuple[str, bytes]]:
-    """Yield the versions that the project's main line has had, the latest first."""
-    for commit in _log(context, "--format=%H", "--", _PLACE).split():
-        version = _project(context).ask("cat-file", "blob", f"{commit}:{_PLACE}")
+def _versions(context: Context, place: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the versions that a file has had on the project's main line, the latest first."""
+    for commit in _log(context, "--format=%H", "--", place).split():
+        version = _project(context).ask("cat-file", "blob", f"{commit}:{place}")
         if version.status == 0:
             yield commit, version.out
 
 
-def _replaced(context: Context, revision: str) -> dict[str, str]:
-    """Return the commits that were taken out of a lock, each with the change that did it."""
-    place = f"patches/{revision}/{LOCK}"
-    found, change = dict[str, str](), ""
-    for line in _log(context, "--format=change %h", "-p", "--no-renames", "--", place).splitlines():
-        change = line.removeprefix("change ") if line.startswith("change ") else change
-        if match := _TAKEN_OUT.fullmatch(line):
-            found.setdefault(match[1], change)
+def _former(context: Context, revision: str) -> dict[str, str]:
+    """Return the commits that a lock ever had, each with the last change at which it had them."""
+    found = dict[str, str]()
+    for change, data in _versions(context, f"patches/{revision}/{LOCK}"):
+        with suppress(KeyError, TypeError, ValueError):  # a lock that was damaged at the time
+            table = tomllib.loads(data.decode("utf-8"))
+            for part in (table["base"], *table["patches"]):
+                found.setdefault(part["commit"], change)
     return found
 
 
@@ -97,7 +97,7 @@ def _log(context: Context, *arguments: str) -> str:
     """Return a log of the project's main line; of a project without one, nothing."""
     if git_dir(context.root) is None:
         return ""
-    answer = _project(context).ask("log", "--first-parent", "--abbrev=12", *arguments)
+    answer = _project(context).ask("log", "--first-parent", *arguments)
     return answer.out.decode("utf-8", "replace") if answer.status == 0 else ""
 
 
