@@ -88,7 +88,7 @@ def test_the_report_for_a_person(moving: RebaseWorld) -> None:
         [FILES[0], "="], [FILES[1], "-"], [FILES[2], "~"],
     ]  # fmt: skip
     assert "dropped; a \\| b" in rows[1]
-    assert "compiles: ok; imports, shows: not checked" in rows[0]
+    assert "compiles, names: ok; imports, shows: not checked" in rows[0]
     assert f"| {TEXT} | changed | 3 | 0 |" in lines
     assert "2 files differ between the releases." in lines
     assert lines[-1] == "```" and any(line.startswith("2:  ") for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rebase_world import (
@@ -23,8 +24,8 @@ from patchstack.smoke import module_name
 
 ARGS, HOOK = f"{PYTHON}/srt/args.py", f"{PYTHON}/srt/hook.py"
 WITH_PYTHON = ("--python", sys.executable)
-ALL_OK = {"compiles": "ok", "imports": "ok", "shows": "ok"}
-NOT_RUN = {"compiles": "ok", "imports": "not checked", "shows": "not checked"}
+ALL_OK = {"compiles": "ok", "names": "ok", "imports": "ok", "shows": "ok"}
+NOT_RUN = {**ALL_OK, "imports": "not checked", "shows": "not checked"}
 START = ("--from", NAME, "--onto", NEXT)
 OPTIONS_ELSEWHERE: dict[str, bytes | None] = {
     "sglang/srt/options.py": b'OPTIONS = ["--model"]\n',
@@ -42,6 +43,13 @@ def add_patch(world: RebaseWorld, slug: str, files: dict[str, bytes], shows: str
     world.exported()
 
 
+def found(report: Any, slug: str, name: str) -> str:
+    """Return the detail of a check."""
+    (patch,) = (patch for patch in report["patches"] if patch["slug"] == slug)
+    (check,) = (check for check in patch["checks"] if check["name"] == name)
+    return str(check["detail"])
+
+
 def test_every_check_passes(moving: RebaseWorld) -> None:
     moving.release({"sglang/srt/other.py": b"OTHER = 2\n"})
     report = moving.move(*WITH_PYTHON)
@@ -52,7 +60,7 @@ def test_without_an_interpreter(moving: RebaseWorld) -> None:
     moving.release()
     report = moving.move()
     assert checks(report, "flag") == NOT_RUN
-    assert "no interpreter was given" in report["patches"][0]["checks"][1]["detail"]
+    assert "no interpreter was given" in found(report, "flag", "imports")
 
 
 def test_running_can_be_left_out(moving: RebaseWorld) -> None:
@@ -84,8 +92,10 @@ def test_a_check_of_a_field_that_is_gone(moving: RebaseWorld) -> None:
     moving.release({"sglang/srt/args.py": b'OPTIONS = ["--model"]\n\n\nSTANDARD = "none"\n'})
     moving.release({}, LATER)
     assert moving.look(onto=LATER)["counts"] == {"unchanged": 4}
-    outcome = moving.rebase(*START, "--dry-run", "--json")
-    assert outcome.code == 0, "the merge alone sees nothing"
+    report = moving.look()
+    assert statuses(report)["validate"] == "unchanged", "the merge alone sees nothing"
+    assert checks(report, "validate") == {**NOT_RUN, "names": "suspect"}
+    assert found(report, "validate", "names") == "the new release does not have DEFAULT (hook.py)"
     outcome = moving.rebase(*START, *WITH_PYTHON)
     moving.refused(outcome, 1, "patch 4/4 0004-validate.patch", "DEFAULT")
     moving.resolve({HOOK: checked.replace(b"DEFAULT", b"STANDARD")})
@@ -113,6 +123,42 @@ def test_a_module_that_does_not_import(moving: RebaseWorld) -> None:
     moving.refused(outcome, 1, "0004-uses.patch", "sglang.srt.user", "cannot import name 'OTHER'")
 
 
+USES = b"""\
+import os
+
+from sglang.srt.other import OTHER
+
+
+def start(settings, DEFAULT_B=1):
+    settings.mine = DEFAULT_B
+    return os.sep, settings.FIELD, settings.mine, dict(KEYWORD=OTHER), settings.FIELDS
+"""
+KNOWN = b"OTHER = 1\nFIELD = KEYWORD = mine = DEFAULT_B = FIELDS = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "lost"),
+    [
+        (KNOWN, ""),
+        (KNOWN.replace(b"OTHER", b"ANOTHER"), "OTHER"),
+        (KNOWN.replace(b"FIELD =", b"MY_FIELD = FIELD_2 ="), "FIELD"),
+        (KNOWN.replace(b"KEYWORD", b"KEYWORDS"), "KEYWORD"),
+        (KNOWN.replace(b"mine = DEFAULT_B", b"theirs = DEFAULT_C"), ""),
+    ],
+)
+def test_names_that_a_release_lacks(moving: RebaseWorld, other: bytes, lost: str) -> None:
+    """Those that the patch uses; not those that it makes itself, nor another package's."""
+    moving.release({"sglang/srt/other.py": KNOWN})
+    moving.move()
+    tree = moving.applied_revision(NEXT)
+    commit(tree, message("uses"), {f"{PYTHON}/srt/user.py": USES}, when=4)
+    assert moving.export(rev=NEXT).code == 0
+    moving.release({"sglang/srt/other.py": other}, LATER)
+    report = moving.go_on("--from", NEXT, "--onto", LATER, "--dry-run")
+    wanted = f"the new release does not have {lost} (user.py)" if lost else ""
+    assert found(report, "uses", "names") == wanted
+
+
 def test_a_server_that_does_not_start(moving: RebaseWorld) -> None:
     checked = b"def check():\n    from sglang.srt import other\n\n    print(other.OTHER)\n"
     add_patch(moving, "check", {HOOK: checked})
@@ -134,7 +180,7 @@ def test_a_file_that_does_not_compile(moving: RebaseWorld) -> None:
     moving.move(code=3)
     report = moving.go_on("--skip", "upstream has the arguments", code=1)
     assert statuses(report)["extra"] == "moved", "it looks harmless"
-    assert "duplicate argument 'extra'" in report["patches"][4]["checks"][0]["detail"]
+    assert "duplicate argument 'extra'" in found(report, "extra", "compiles")
     moving.resolve({HOOK: signature("another", *names, "extra")})
     assert checks(moving.go_on("--continue"), "extra")["compiles"] == "ok"
 
@@ -144,8 +190,8 @@ def test_a_package_that_is_not_installed(moving: RebaseWorld) -> None:
     add_patch(moving, "uses", {f"{PYTHON}/srt/user.py": b"import no_such_package_at_all\n"})
     moving.release()
     report = moving.move(*WITH_PYTHON)
-    assert checks(report, "uses") == {"compiles": "ok", "imports": "not checked", "shows": "ok"}
-    assert "not possible in this environment" in report["patches"][3]["checks"][1]["detail"]
+    assert checks(report, "uses") == {**ALL_OK, "imports": "not checked"}
+    assert "not possible in this environment" in found(report, "uses", "imports")
 
 
 def test_an_environment_that_cannot_run_the_release(moving: RebaseWorld) -> None:
@@ -154,7 +200,7 @@ def test_an_environment_that_cannot_run_the_release(moving: RebaseWorld) -> None
     moving.release({"sglang/srt/__init__.py": broken, "sglang/launch_server.py": broken})
     report = moving.move(*WITH_PYTHON)
     assert checks(report, "flag") == NOT_RUN
-    assert "own --help fails in this environment" in report["patches"][0]["checks"][2]["detail"]
+    assert "own --help fails in this environment" in found(report, "flag", "shows")
 
 
 def test_what_a_patch_needs_of_the_project(moving: RebaseWorld) -> None:

@@ -25,6 +25,7 @@ Layers, each of which imports only those above it:
 ``resolutions``           ``patches/resolutions/``: how conflicts were resolved
 ``drift``                 what a new release changed where the patches are
 ``release``               a release that is not pinned yet, found with pip
+``lost_names``            what a patch uses that the new release does not have
 ``interpreter``, ``smoke`` an environment that runs a release; whether a patch means something
 ``ground``                what a stack stands on, and how sure that is
 ``source_*``, ``source``  the pinned wheel, a tag, a checkout or files as that; ``--source``

@@ -10,7 +10,7 @@ from patchstack.repository import Repository
 
 NEAR = 10  # lines
 _BASE = 1
-_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@", re.MULTILINE)
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,15 @@ def _near_lines(hunk: str, ours: list[Change]) -> list[str]:
     return [header, *near] if any(line[0] in "+-" for line in near) else []
 
 
+def added_lines(repository: Repository, old: str, new: str) -> set[int]:
+    """Return the numbers of the lines that ``new`` has more than ``old``, which may not exist."""
+    diff = _diff(repository, _existing(repository, old), new, context=0)
+    lines: set[int] = set()
+    for _, _, start, added in _HUNK.findall(diff):
+        lines.update(range(int(start), int(start) + int(added or 1)))
+    return lines
+
+
 def contained_upstream(repository: Repository, all_sides: Conflicts) -> bool:
     """Return whether the new release already has every line that the patch would add."""
     for sides in all_sides.values():
@@ -192,7 +201,7 @@ def _existing(repository: Repository, name: str) -> str:
 
 def _parse(diff: str) -> list[Change]:
     changes = []
-    for start, lines, added in _HUNK.findall(diff):
+    for start, lines, _, added in _HUNK.findall(diff):
         removed = int(lines or 1)
         # Git names the line before the place where lines are only added.
         changes.append(Change(int(start) + (removed == 0), removed, int(added or 1)))

@@ -167,7 +167,7 @@ def _settle(
 def passed(plan: Plan, gate: Gate, moves: tuple[Move, ...], move: Move) -> Move:
     """Return ``move`` with what the gate says of its commit."""
     assert move.commit is not None
-    checks = gate.check([*plan.kept(moves), move.commit])
+    checks = gate.check([*plan.kept(moves), move.commit], plan.next(moves).commit)
     return Move(move.commit, "", move.conflicts, move.recorded, checks, move.note)
 
 

@@ -217,7 +217,7 @@ def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
             require_patch(tree, state, commit)
             learned, note = learn(tree, state, plan, commit)
             with run.gate(tree) as gate:
-                checks = gate.check([*plan.kept(state.moves), commit])
+                checks = gate.check([*plan.kept(state.moves), commit], state.patch.commit)
             move = replace(state.stopped, commit=commit, note=note, checks=checks)
             if move.failed:
                 return _stopped(run, users, state.moves, move)

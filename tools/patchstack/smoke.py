@@ -5,6 +5,9 @@ every file that a patch touches must compile; and where an interpreter is given 
 can run the release, the modules that it touches must import and ``launch_server --help`` must show
 what the patch says that it adds, with the trailer ``Shows:``.
 
+Without running it, the names that a patch uses are looked for: see `patchstack.lost_names`. That
+is a hint for the reader of a report, and no patch fails for it.
+
 What the release itself cannot do in that environment proves nothing against a patch: whatever
 fails is tried on the bare release too, and is reported as not checked if it fails there.
 """
@@ -18,11 +21,12 @@ from pathlib import PurePosixPath
 
 from patchstack.base import PACKAGE, PREFIX
 from patchstack.interpreter import SERVER, Interpreter, last_line
+from patchstack.lost_names import lost_names
 from patchstack.mail import read_trailers
 from patchstack.repository import Repository
 
 SHOWS_TRAILER = "Shows"
-OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
+OK, FAILED, NOT_CHECKED, SUSPECT = "ok", "failed", "not checked", "suspect"
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,11 @@ class Check:
     Parameters
     ----------
     name
-        ``compiles``, ``imports`` or ``shows``.
+        ``compiles``, ``names``, ``imports`` or ``shows``.
     result
-        ``ok``, ``failed`` or ``not checked``.
+        ``ok``, ``failed``, ``not checked`` or ``suspect``.
     detail
-        What failed, or why it was not checked.
+        What failed, why it was not checked, or what to look at.
     """
 
     name: str
@@ -62,20 +66,32 @@ class Gate:
     base: str
     interpreter: Interpreter | None = None
 
-    def check(self, commits: list[str]) -> tuple[Check, ...]:
-        """Look at the last of ``commits``, which lie on the base in this order."""
+    def check(self, commits: list[str], old: str) -> tuple[Check, ...]:
+        """Look at a moved patch.
+
+        Parameters
+        ----------
+        commits
+            The new commits on the base, of which the patch is the last.
+        old
+            The commit that the patch was before.
+        """
         paths = _python_files(self.repository, commits[-1])
         compiles = _compiles(self.repository, commits[-1], paths)
-        if self.interpreter is None:
-            return (compiles, *_unchecked("no interpreter was given with --python"))
         if compiles.result == FAILED:
             return (compiles, *_unchecked("it does not compile"))
+        names = _names(lost_names(self.repository, old, commits[-1], paths))
+        return (compiles, names, *self._run(commits, paths))
+
+    def _run(self, commits: list[str], paths: list[str]) -> tuple[Check, Check]:
+        if self.interpreter is None:
+            return _unchecked("no interpreter was given with --python")
         run = _Run(self.repository, self.base, commits[-1], self.interpreter)
         imports = run.imports([name for name in map(module_name, paths) if name])
         if imports.result == FAILED:
-            return (compiles, imports, Check("shows", NOT_CHECKED, "its modules do not import"))
+            return imports, Check("shows", NOT_CHECKED, "its modules do not import")
         words = [word for commit in commits for word in shown_words(self.repository, commit)]
-        return (compiles, imports, run.shows(words))
+        return imports, run.shows(words)
 
 
 def shown_words(repository: Repository, commit: str) -> list[str]:
@@ -121,7 +137,7 @@ class _Run:
         if done.returncode == 0:
             missing = [word for word in words if not _is_shown(word, done.stdout)]
             if not missing:
-                return Check("shows", OK)
+                return Check("shows", OK, "" if words else "--help works, no patch says more")
             return Check("shows", FAILED, f"{SERVER} --help does not show {', '.join(missing)}")
         self._check_out(self.base)
         control = self.interpreter.help()
@@ -160,6 +176,13 @@ def _compiles(repository: Repository, commit: str, paths: list[str]) -> Check:
         except (SyntaxError, ValueError) as error:
             return Check("compiles", FAILED, f"{path}: {error}")
     return Check("compiles", OK)
+
+
+def _names(lost: dict[str, str]) -> Check:
+    if not lost:
+        return Check("names", OK)
+    places = ", ".join(f"{name} ({PurePosixPath(path).name})" for name, path in lost.items())
+    return Check("names", SUSPECT, f"the new release does not have {places}")
 
 
 def _unchecked(why: str) -> tuple[Check, Check]:
