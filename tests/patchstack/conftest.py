@@ -35,7 +35,7 @@ from stack_world import (
 from patchstack.context import Context
 from patchstack.gitenv import isolate
 
-pytest_plugins = ("upstream_world",)
+pytest_plugins = ("script_world", "upstream_world")
 
 HOSTILE = """\
 [user]

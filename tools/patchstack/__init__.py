@@ -5,7 +5,7 @@ Layers, each of which imports only those above it:
 ========================  ==========================================================
 ``errors``, ``command``   the one error type; how an error becomes a line and a code
 ``report``                progress on standard error
-``children``              child processes end with the tool
+``children``              child processes end with the tool, helped by ``supervise``
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
 ``usergit``               git with the user's configuration, which only fetches

@@ -22,7 +22,7 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 import git
 
-from patchstack.children import ended, ends_with_us
+from patchstack.children import ended, ends_with_us, supervised
 from patchstack.errors import Exit, ToolError
 
 MINIMUM_GIT = (2, 34)
@@ -152,14 +152,31 @@ def execute(arguments: list[str], stdin: bytes | None, env: Mapping[str, str] | 
     env
         Variables on top of those that every command gets.
     """
-    return start(arguments, stdin, {**_environment(), **(env or {})})
+    return _start(_git(arguments), stdin, {**_environment(), **(env or {})})
 
 
-def start(arguments: list[str], stdin: bytes | None, variables: Mapping[str, str]) -> Answer:
-    """Run one git command with the environment of this process and ``variables`` alone."""
+def execute_as_user(
+    arguments: list[str], stdin: bytes | None, variables: Mapping[str, str]
+) -> Answer:
+    """Run one git command, and the helpers that it starts, with the user's configuration.
+
+    Parameters
+    ----------
+    arguments, stdin
+        As for `execute`.
+    variables
+        Variables on top of those of this process.
+    """
+    return _start(supervised(_git(arguments)), stdin, variables)
+
+
+def _git(arguments: list[str]) -> list[str]:
+    return [git.Git.GIT_PYTHON_GIT_EXECUTABLE or "git", *arguments]
+
+
+def _start(command: list[str], stdin: bytes | None, variables: Mapping[str, str]) -> Answer:
     process = git.Git()
     process.update_environment(**variables)
-    command = [git.Git.GIT_PYTHON_GIT_EXECUTABLE or "git", *arguments]
     with tempfile.TemporaryFile() as feed:  # GitPython wants a real file
         feed.write(stdin or b"")
         feed.seek(0)

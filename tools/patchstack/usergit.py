@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from patchstack.gitenv import Answer, start
+from patchstack.gitenv import Answer, execute_as_user
 from patchstack.repository import Repository
 
 # Of `git rev-parse --local-env-vars`, all but the ones that hold configuration.
@@ -87,7 +87,7 @@ class UserGit:
         settings = [word for key, value in _OVERRIDES.items() for word in ("-c", f"{key}={value}")]
         # A remote needs a name for git to note that it has the content that is missing here.
         command = [*place, *settings, *_FETCH, *options, _REMOTE, *refspecs]
-        return start(command, stdin, self._environment(url))
+        return execute_as_user(command, stdin, self._environment(url))
 
     def _environment(self, url: str) -> dict[str, str]:
         """Return the user's variables and the address, which may hold a password."""
