@@ -19,6 +19,7 @@ from patchstack.errors import Exit, ToolError
 ARGUMENTS = {
     "apply.py": ["--rev", "pin"],
     "export.py": ["--rev", "pin"],
+    "rebase.py": ["--from", "pin", "--onto", "0.5.24"],
     "map.py": ["l2-codec-flag"],
     "check.py": ["--fast"],
     "write_docs.py": ["--offline"],
