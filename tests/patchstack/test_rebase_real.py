@@ -10,7 +10,8 @@ from stack_world import series_files
 
 from patchstack.context import ROOT, Context
 from patchstack.rebase_report import CONFLICT, DROPPED, Report
-from patchstack.rebasing import Options, dry_run, start
+from patchstack.rebase_run import Options
+from patchstack.rebasing import dry_run, start
 from patchstack.report import Progress
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("isolated")]

@@ -33,7 +33,7 @@ Layers, each of which imports only those above it:
 ``applying``              the whole of ``tools/apply.py``
 ``exporting``             the whole of ``tools/export.py``
 ``moving``                a series moved as far as it goes by itself
-``rebase_*``              the rebase that waits for the user, the report, the words
+``rebase_*``              one rebase: its options, its state on disk, its report, its words
 ``resolving``             what the user made of a patch that stopped
 ``rebasing``              the whole of ``tools/rebase.py``
 ``footprint``             how much of SGLang a series changes

@@ -9,7 +9,8 @@ from pathlib import Path
 from patchstack import rebasing
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.rebasing import Options, Outcome
+from patchstack.rebase_run import Options
+from patchstack.rebasing import Outcome
 from patchstack.report import Progress
 from patchstack.swap import replace_file
 

@@ -8,22 +8,20 @@ changed. Either way a run that is killed changed nothing, and can be run again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.applying import alone
-from patchstack.base import base_point, open_store
-from patchstack.build import Stack, build_stack
+from patchstack.base import base_point
+from patchstack.build import Stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.exporting import make_series, write_series
-from patchstack.interpreter import prepared, require_interpreter
-from patchstack.lock import check_files, check_stack, read_lock
-from patchstack.moving import Move, Plan, move_all
-from patchstack.publish import BASE_REF
-from patchstack.rebase_report import Report, make_report
+from patchstack.lock import read_lock
+from patchstack.moving import Move, move_all
+from patchstack.rebase_report import Report
+from patchstack.rebase_run import Options, Run, copy_tree, fill_tree, prepare
 from patchstack.rebase_state import (
     STATE,
     State,
@@ -36,45 +34,14 @@ from patchstack.rebase_state import (
     tree_name,
 )
 from patchstack.rebase_words import open_rebase, stop_error, stop_words
-from patchstack.release import discover_release, named_version, pin_release
+from patchstack.release import pin_release
 from patchstack.report import Progress
 from patchstack.repository import Repository
-from patchstack.resolutions import Resolution, read_resolutions
+from patchstack.resolutions import Resolution
 from patchstack.resolving import learn, require_patch, users_commit
-from patchstack.revisions import PIN, Revision, load_revisions
-from patchstack.series import has_series, read_series
-from patchstack.smoke import Gate
-from patchstack.source_wheel import ensure_base
+from patchstack.revisions import load_revisions
+from patchstack.series import has_series
 from patchstack.swap import claimed, replace_file
-from patchstack.upstream import fetch_wheel, fitting_wheel
-
-OLD_REF = "refs/hiqcache/old"
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to work.
-
-    Parameters
-    ----------
-    python
-        The interpreter of the smoke gate, or None.
-    resolutions
-        Whether recorded resolutions are used.
-    smoke
-        Whether patches are run at all; that they compile is checked in any case.
-    offline
-        Whether to use the cache alone.
-    """
-
-    python: Path | None = None
-    resolutions: bool = True
-    smoke: bool = True
-    offline: bool = False
-
-    def __post_init__(self) -> None:
-        if self.python is not None:
-            require_interpreter(self.python)
 
 
 @dataclass(frozen=True)
@@ -97,47 +64,6 @@ class Outcome:
     folder: Path | None = None
     error: ToolError | None = None
     words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One series on its way to one release."""
-
-    context: Context
-    options: Options
-    progress: Progress
-    origin: Revision
-    target: Revision
-    pinned: bool
-    old: Stack
-
-    def plan(self, learned: tuple[Resolution, ...] = ()) -> Plan:
-        """Return what is moved, with the recorded resolutions and those made meanwhile."""
-        known = {}
-        if self.options.resolutions:
-            known = read_resolutions(self.context.resolutions)
-            known |= {resolution.key: resolution for resolution in learned}
-        return Plan(self.old, base_point(self.target).commit, self.target.name, known)
-
-    @contextmanager
-    def gate(self, tree: Repository) -> Iterator[Gate]:
-        """Give what every moved patch must pass."""
-        base = base_point(self.target).commit
-        if self.options.python is None or not self.options.smoke:
-            yield Gate(tree, base)
-            return
-        source = fitting_wheel(self.target) or self.target.wheels[0]
-        offline, progress = self.options.offline, self.progress
-        wheel = fetch_wheel(self.context, self.target, source, offline=offline, progress=progress)
-        library = self.context.root / "hiqcache"
-        with prepared(self.options.python, library, wheel) as interpreter:
-            yield Gate(tree, base, interpreter)
-
-    def report(self, tree: Repository, moves: tuple[Move, ...], *, dry_run: bool) -> Report:
-        """Return the report of what became of the patches so far."""
-        plan, origin = self.plan(), self.origin.name
-        given = (tree, plan, origin, self.target, moves)
-        return make_report(*given, pinned=self.pinned, dry_run=dry_run)
 
 
 def start(
@@ -167,12 +93,12 @@ def start(
         sweep(context, state)
         if state:
             raise open_rebase(context, state)
-        run = _prepare(context, origin, onto, options, progress, dry_run=False)
+        run = prepare(context, origin, onto, options, progress, dry_run=False)
         with claimed(context.series_dir(run.target.name), progress=progress):
             if not replaces:
                 _refuse_series(context, run.target.name)
             with scratch_tree(context.rebase) as tree:
-                _fill(run, tree)
+                fill_tree(run, tree)
                 return _go(run, tree, (), (), replaces=replaces)
 
 
@@ -183,10 +109,10 @@ def dry_run(
     reports = []
     with alone(context, progress), tempfile.TemporaryDirectory() as folder:
         for name in onto:
-            run = _prepare(context, origin, name, options, progress, dry_run=True)
+            run = prepare(context, origin, name, options, progress, dry_run=True)
             progress.say(f"{run.origin.name} onto {run.target.name}")
             with scratch_tree(Path(folder)) as tree:
-                _fill(run, tree)
+                fill_tree(run, tree)
                 with run.gate(tree) as gate:
                     moves = move_all(tree, run.plan(), gate, (), progress, stop=False)
                 reports.append(run.report(tree, moves, dry_run=True))
@@ -213,7 +139,7 @@ def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
         users, plan = open_tree(context, state), run.plan()
         commit = users_commit(users, state, plan)
         with scratch_tree(context.rebase) as tree:
-            _copy(run, users, tree, [commit])
+            copy_tree(run, users, tree, [commit])
             require_patch(tree, state, commit)
             learned, note = learn(tree, state, plan, commit)
             with run.gate(tree) as gate:
@@ -234,7 +160,7 @@ def skip(context: Context, reason: str, options: Options, progress: Progress) ->
         users, plan = open_tree(context, state), run.plan()
         move = Move(None, dropped=reason, conflicts=state.stopped.conflicts)
         with scratch_tree(context.rebase) as tree:
-            _copy(run, users, tree, plan.kept(state.moves))
+            copy_tree(run, users, tree, plan.kept(state.moves))
             return _go(run, tree, (*state.moves, move), state.learned, replaces=state.replaces)
 
 
@@ -247,7 +173,7 @@ def abort(context: Context, progress: Progress) -> None:
 
 
 def _go(
-    run: _Run,
+    run: Run,
     tree: Repository,
     moves: tuple[Move, ...],
     learned: tuple[Resolution, ...],
@@ -277,7 +203,7 @@ def _go(
     return outcome
 
 
-def _stopped(run: _Run, tree: Repository, done: tuple[Move, ...], last: Move) -> Outcome:
+def _stopped(run: Run, tree: Repository, done: tuple[Move, ...], last: Move) -> Outcome:
     """Return what the user is told about the patch that stopped."""
     report = run.report(tree, (*done, last), dry_run=False)
     patch = report.patches[len(done)]
@@ -287,7 +213,7 @@ def _stopped(run: _Run, tree: Repository, done: tuple[Move, ...], last: Move) ->
 
 
 def _finish(
-    run: _Run,
+    run: Run,
     tree: Repository,
     moves: tuple[Move, ...],
     learned: tuple[Resolution, ...],
@@ -319,37 +245,6 @@ def _finish(
     return Outcome((report,), folder)
 
 
-def _prepare(
-    context: Context,
-    origin: str,
-    onto: str,
-    options: Options,
-    progress: Progress,
-    *,
-    dry_run: bool,
-) -> _Run:
-    """Find both releases and the series, and refuse what cannot be moved."""
-    revisions = load_revisions(context.revisions_file)
-    old = revisions.get(origin)
-    name = onto if onto in (PIN, *revisions.names) else f"v{named_version(onto)}"
-    refused = name in dict(revisions.refused) and not dry_run
-    pinned = name in (PIN, *revisions.names)
-    if pinned or refused:
-        new = revisions.get(name)
-    else:
-        version = named_version(onto)
-        new = discover_release(context, version, old, offline=options.offline, progress=progress)
-    if new.name == old.name:
-        raise ToolError(f"{old.name} is where the series is", "name another --onto", Exit.USAGE)
-    folder = context.series_dir(old.name)
-    if not has_series(folder) or not (patches := read_series(folder)):
-        hint = f"run tools/export.py --rev {old.name} first"
-        raise ToolError(f"{old.name} has no patches to move", hint, Exit.USAGE)
-    locked = read_lock(folder)
-    check_files(folder, locked, base_point(old), patches)
-    return _Run(context, options, progress, old, new, pinned, locked)
-
-
 def _claimed(context: Context, progress: Progress) -> AbstractContextManager[None]:
     """Keep other runs from the cache, from the rebase that waits and from ``patches/``."""
     state = context.rebase / STATE
@@ -373,35 +268,7 @@ def _require_same(context: Context, name: str, stack: Stack) -> None:
         _refuse_series(context, name)
 
 
-def _fill(run: _Run, tree: Repository) -> None:
-    """Put both releases and the old series into ``tree``, and prove that it is what is locked."""
-    context, store = run.context, open_store(run.context.repository)
-    for revision in (run.origin, run.target):
-        source = fitting_wheel(revision) or revision.wheels[0]
-        offline, progress = run.options.offline, run.progress
-        ensure_base(context, store, revision, source, offline=offline, progress=progress)
-    bases = [base_point(revision) for revision in (run.origin, run.target)]
-    store.copy_history([base.commit for base in bases], tree)
-    folder = context.series_dir(run.origin.name)
-    stack = build_stack(tree, bases[0], read_series(folder), Progress(quiet=True))
-    check_stack(folder, run.old, stack)
-    _name(run, tree)
-
-
-def _copy(run: _Run, users: Repository, tree: Repository, commits: list[str]) -> None:
-    """Put what the user's tree holds of both series into ``tree``."""
-    bases = [run.old.head.commit, base_point(run.target).commit]
-    users.copy_history([*bases, *commits], tree)
-    _name(run, tree)
-
-
-def _name(run: _Run, tree: Repository) -> None:
-    """Name both ends, for a user who looks around."""
-    tree.run("update-ref", OLD_REF, run.old.head.commit)
-    tree.run("update-ref", BASE_REF, base_point(run.target).commit)
-
-
-def _waiting(context: Context, options: Options, progress: Progress) -> tuple[State, _Run]:
+def _waiting(context: Context, options: Options, progress: Progress) -> tuple[State, Run]:
     """Return the rebase that waits for the user, ready to go on."""
     state = read_state(context)
     if state is None:
@@ -414,7 +281,7 @@ def _waiting(context: Context, options: Options, progress: Progress) -> tuple[St
     )
     revisions = load_revisions(context.revisions_file)
     origin, pinned = revisions.get(state.origin), state.target.name in revisions.names
-    return state, _Run(context, options, progress, origin, state.target, pinned, state.old)
+    return state, Run(context, options, progress, origin, state.target, pinned, state.old)
 
 
 def _no_rebase() -> ToolError:
