@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 from dataclasses import dataclass
 from pathlib import Path
+
+from patchstack.errors import Exit, ToolError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,4 +93,13 @@ def _user_cache() -> Path:
     if own:
         return Path(own).absolute()
     shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache").absolute() / "hiqcache"
+    return (Path(shared) if shared else _home() / ".cache").absolute() / "hiqcache"
+
+
+def _home() -> Path:
+    try:
+        return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise ToolError(
+            "this user has no home for a cache", "set HIQCACHE_CACHE to a folder", Exit.USAGE
+        ) from None

@@ -8,7 +8,6 @@ applied again there and compared with the commits before any file of the project
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from patchstack.report import Progress
 from patchstack.repository import GitError, Repository
 from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
-from patchstack.swap import claimed, replace_folder
+from patchstack.swap import claimed, copy_folder, replace_folder
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FIRST_SECOND = 24 * 60 * 60  # in no time zone is this before 1970, where git's dates start
@@ -228,7 +227,7 @@ def write_series(
 
     def fill(fresh: Path) -> None:
         if folder.exists():
-            shutil.copytree(folder, fresh)  # a note beside the patches stays
+            copy_folder(folder, fresh)  # a note beside the patches stays
         fresh.mkdir(exist_ok=True)
         for name in stale:
             (fresh / name).unlink()

@@ -7,7 +7,6 @@ an edited or truncated patch is found by name; the rest after.
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,7 +17,7 @@ from patchstack.base import Point
 from patchstack.build import Applied, Stack
 from patchstack.errors import Exit, ToolError
 from patchstack.series import PatchFile
-from patchstack.swap import replace_folder
+from patchstack.swap import copy_folder, replace_folder
 
 LOCK = "lock.toml"
 _HEADER = "# What the patches of this folder become. Written by tools/export.py; not for editing.\n"
@@ -91,7 +90,7 @@ def record_upstream(folder: Path, upstream: Upstream) -> None:
     """Add to a revision's lock file which commit the release's tag is."""
 
     def fill(fresh: Path) -> None:
-        shutil.copytree(folder, fresh)
+        copy_folder(folder, fresh)
         (fresh / LOCK).write_text(write_lock(read_lock(folder), upstream), "utf-8")
 
     replace_folder(folder, fill)

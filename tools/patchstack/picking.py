@@ -56,7 +56,7 @@ def pick(tree: Repository, commit: str) -> bool:
     if answer.status == 0:
         return True
     if answer.status != 1 or not conflicts(tree):
-        raise GitError(f"git cherry-pick in {tree.git_dir}", answer, tree.remedy)
+        raise GitError("cherry-pick", tree.git_dir, answer, tree.remedy)
     return False
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 from patchstack.errors import Exit, ToolError
 from patchstack.gitenv import Answer, execute
 
+_LITTLE = 1 << 20  # bytes on a disk that is as good as full
 _NO_CONVERSION = "-text -ident -filter -working-tree-encoding"
 
 
@@ -17,17 +20,36 @@ class GitError(ToolError):
 
     Parameters
     ----------
-    what
-        The command and the place, as the message names them.
+    command, place
+        The command and the repository that it worked in.
     answer
         What git said.
     remedy
-        The next step.
+        The next step, where the machine is not to blame.
     """
 
-    def __init__(self, what: str, answer: Answer, remedy: str) -> None:
-        said = answer.err or f"exit status {answer.status}"
-        super().__init__(f"{what} failed: {said}", remedy, Exit.UPSTREAM)
+    def __init__(self, command: str, place: Path, answer: Answer, remedy: str) -> None:
+        said = answer.err or _status(answer.status)
+        blame = _machine(place, answer)
+        super().__init__(
+            f"git {command} in {place} failed: {said}",
+            blame or remedy,
+            Exit.USAGE if blame else Exit.UPSTREAM,
+        )
+
+
+def _status(status: int) -> str:
+    return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+
+
+def _machine(place: Path, answer: Answer) -> str | None:
+    """Return what to do about the machine, if it is what made git fail."""
+    if answer.status == -signal.SIGXFSZ:
+        return "raise the limit on file sizes (ulimit -f) and run again"
+    # Git does not always say why it cannot write.
+    if "No space left" in answer.err or shutil.disk_usage(place.parent).free < _LITTLE:
+        return f"free some space on the disk of {place.parent} and run again"
+    return None
 
 
 @dataclass(frozen=True)
@@ -69,7 +91,7 @@ class Repository:
 
     def _check(self, command: str, answer: Answer) -> bytes:
         if answer.status != 0:
-            raise GitError(f"git {command} in {self.git_dir}", answer, self.remedy)
+            raise GitError(command, self.git_dir, answer, self.remedy)
         return answer.out
 
     def _global_options(self) -> list[str]:

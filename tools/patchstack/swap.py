@@ -77,6 +77,16 @@ def replace_file(place: Path, data: bytes) -> None:
         fresh.replace(place)
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder; the first thing that fails is the error."""
+    target.mkdir()
+    for path in source.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            copy_folder(path, target / path.name)
+        else:
+            shutil.copy2(path, target / path.name, follow_symlinks=False)
+
+
 def _recover(folder: Path, progress: Progress) -> None:
     for left in sorted(folder.iterdir()):
         if (match := _LEFT.fullmatch(left.name)) and left.is_dir() and not left.is_symlink():

@@ -95,7 +95,7 @@ def run_pip(version: str, command: list[str], progress: Progress) -> None:
     if done.returncode != 0:
         raise ToolError(
             f"pip cannot fetch sglang=={version} ({_reason(done.stderr)})",
-            "check the network and pip's index settings, then run again",
+            "check the network, the disk and pip's index settings, then run again",
             Exit.UPSTREAM,
         )
 
@@ -129,4 +129,5 @@ def _reason(stderr: str) -> str:
     """Return the line of pip's that says most: its last error, or else its last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    errors = [line for line in errors if line != "Exception:"]  # a traceback follows
     return (errors or lines or ["pip gave no reason"])[-1]
