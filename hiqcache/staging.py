@@ -24,7 +24,7 @@ from hiqcache.codecs.base import KVCodec
 logger = logging.getLogger(__name__)
 
 #: Tokens of one chunk. All layers of a chunk are encoded together, so that a backup takes few
-#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`; 82 MiB at 8 heads x
+#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`; 79 MiB at 8 heads x
 #: 128 and 36 layers). On a CPU the temporaries of a chunk should stay in cache.
 CHUNK_TOKENS = {"cpu": 64}
 DEFAULT_CHUNK_TOKENS = 256

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 example:
-  cd "$(tools/apply.py --rev pin)"    # then edit, and git commit
+  tree="$(tools/apply.py --rev pin)" && cd "$tree"    # then edit, and git commit
   tools/export.py --rev pin
 """
 

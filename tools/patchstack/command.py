@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from patchstack.errors import Exit, ToolError
 
@@ -32,7 +32,11 @@ _WAYS_OUT[errno.EPERM] = _WAYS_OUT[errno.EROFS] = _WAYS_OUT[errno.EACCES]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, and whose examples keep their lines."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
 
     def error(self, message: str) -> NoReturn:
         """Report a usage error without the usage text."""

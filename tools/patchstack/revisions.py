@@ -152,7 +152,9 @@ class Revisions:
         return tuple(sorted(self.supported, key=lambda revision: Version(revision.version)))
 
     def get(self, name: str) -> Revision:
-        """Return the release called ``name``, which may be ``pin``."""
+        """Return the release called ``name``: ``pin``, ``v0.5.23`` or ``0.5.23``."""
+        if name[:1].isdigit():
+            name = f"v{name}"
         wanted = self.pin if name == PIN else name
         for revision in self.supported:
             if revision.name == wanted:

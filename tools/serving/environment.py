@@ -13,7 +13,7 @@ from patchstack.errors import Exit, ToolError
 
 #: A file that the series adds.
 _PATCHED = "srt/mem_cache/pool_host/l2_codec.py"
-_INSTALL = "run tools/apply.py --rev pin --wheel and install its wheels with pip --no-deps"
+_INSTALL = "run tox -e demo, which makes an environment that has it"
 
 
 def refuse_unpatched() -> None:

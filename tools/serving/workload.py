@@ -163,7 +163,7 @@ class Expectation:
         return (
             f"the prefixes ({self.prefix_tokens:,} tokens) overflow the raw L2 "
             f"({self.raw_l2_tokens:,}) and fit the encoded one ({self.encoded_l2_tokens:,}); "
-            f"expected: {self.l1_hits} hits in L1 ({self.l1_tokens:,}), "
+            f"expected: {self.l1_hits} hits in L1 (which holds {self.l1_tokens:,} tokens), "
             f"{self.raw_restores} restores from the raw L2, "
             f"{self.encoded_restores} from the encoded one"
         )
