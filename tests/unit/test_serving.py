@@ -605,7 +605,7 @@ class TestDemo:
         ):
             done = run_demo(path=path)
             assert (done.returncode, done.stdout) == (Exit.USAGE, "")
-            assert done.stderr.startswith(f"demo.py: {said}; run tools/apply.py --rev pin --wheel")
+            assert done.stderr.startswith(f"demo.py: {said}; run tox -e demo")
             assert done.stderr.count("\n") == 1
 
     def test_a_file_that_cannot_be_written_is_refused_at_once(self, tmp_path):
