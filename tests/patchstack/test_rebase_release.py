@@ -136,6 +136,11 @@ def test_a_release_that_holds_an_odd_file(moving: RebaseWorld) -> None:
     moving.refused(moving.rebase("--from", NAME, "--onto", NEXT), 4, "not an ordinary file")
 
 
+def test_a_release_that_holds_nothing(moving: RebaseWorld) -> None:
+    write_release(moving.index, "9.9.10", {})
+    moving.refused(moving.rebase("--from", NAME, "--onto", NEXT), 4, WHEEL, "holds no sglang")
+
+
 @pytest.mark.parametrize("name", ["", "v", "main", "HEAD~1", "--help", "0.5.24; rm", "0.5.24/.."])
 def test_what_is_no_release(name: str) -> None:
     with pytest.raises(ToolError) as caught:

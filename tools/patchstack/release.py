@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.version import InvalidVersion, Version
 
-from patchstack.base import is_source, wheel_tree
+from patchstack.base import PACKAGE, is_source, wheel_tree
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
 from patchstack.report import Progress
@@ -165,5 +165,8 @@ def _build_date(wheel: Path) -> datetime:
     """Return the day on which a wheel was built: the newest that its files have."""
     with zipfile.ZipFile(wheel) as archive:
         files = (info for info in archive.infolist() if is_source(info.filename))
-        newest = max(info.date_time for info in files)
+        newest = max((info.date_time for info in files), default=None)
+    if newest is None:
+        hint = "check pip's index settings, then run again"
+        raise ToolError(f"{wheel.name} holds no {PACKAGE}", hint, Exit.UPSTREAM)
     return datetime(*newest[:3], tzinfo=UTC)
