@@ -80,6 +80,11 @@ REFUSALS: tuple[Refusal, ...] = (
         lambda mode: mode == "decode",
         "is not for a decode server: drop --disaggregation-mode decode",
     ),
+    Refusal(
+        "enable_pd_role_switch",
+        _is_set,
+        "is not for a server that can become a decode server: drop --enable-pd-role-switch",
+    ),
     Refusal("enable_hisparse", _is_set, f"is refused: HiSparse {_RAW}; drop --enable-hisparse"),
     Refusal(
         "dcp_size",

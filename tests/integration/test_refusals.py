@@ -41,6 +41,7 @@ REFUSED = {
     "disaggregation_decode_retraction_backup": "host_pool",
     "disaggregation_decode_enable_offload_kvcache": True,
     "disaggregation_mode": "decode",
+    "enable_pd_role_switch": True,
     "enable_hisparse": True,
     "dcp_size": 2,
     "enable_unified_memory": True,
@@ -66,6 +67,7 @@ def resolve(**arguments) -> ServerArgs:
 #: Arguments that the older supported releases do not have yet.
 SINCE = {
     "disaggregation_decode_host_receive_threshold": Version("0.5.21"),
+    "enable_pd_role_switch": Version("0.5.21"),
     "enable_kv_cache_sharding": Version("0.5.22"),
 }
 NEWER = {field for field, since in SINCE.items() if Version(__version__) < since}

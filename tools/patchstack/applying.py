@@ -101,10 +101,17 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
     target = (request.target or context.target(revision.name)).resolve()
     if request.wheels is not None:
         _refuse_unpatched(folder, revision)
+        _refuse_inside(request.wheels.resolve(), target)
     places = (target, folder, context.repository, context.wheels / revision.wheels[0].name)
     with claimed(*places, progress=progress):
         tree = inspect_target(target, revision.name)
         patches, locked = _read(folder, revision, progress)
+        if not patches and tree is not None and tree.recorded != tree.base:
+            raise ToolError(
+                f"{context.show(folder)} is missing, and {target} is a patched tree",
+                f"git checkout -- {context.show(folder)}, or remove {target}",
+                Exit.UPSTREAM,
+            )
         needs_wheel = request.wheels is not None
         wanted = Wanted(revision, patches, needs_wheel, request.offline, progress)
         with request.source.ground(context, wanted) as ground:
@@ -133,6 +140,16 @@ def _refuse_unpatched(folder: Path, revision: Revision) -> None:
         raise ToolError(
             f"{revision.name} has no patches yet, so there is no patched wheel",
             f"run tools/export.py --rev {revision.name} first, or leave --wheel out",
+            Exit.USAGE,
+        )
+
+
+def _refuse_inside(wheels: Path, target: Path) -> None:
+    """Refuse a place for wheels that goes when the tree is put in its place."""
+    if wheels.is_relative_to(target):
+        raise ToolError(
+            f"{wheels} is inside {target}, which is replaced",
+            "name a folder beside it with --wheel DIR",
             Exit.USAGE,
         )
 

@@ -14,6 +14,7 @@ import hashlib
 import io
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,7 @@ PACKAGE = "sglang"
 PREFIX = f"python/{PACKAGE}"
 _GENERATED = f"{PACKAGE}/_version.py"
 _COMPILED = ".so"
+_LARGEST_RELEASE = 1 << 30  # bytes; releases unpack to about 130 MB
 _IMPORT_REF = "refs/hiqcache/import"
 
 
@@ -134,11 +136,23 @@ def import_any(
 
 def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of what a wheel holds for the base tree."""
-    with zipfile.ZipFile(wheel) as archive:
-        for info in sorted(archive.infolist(), key=lambda member: member.filename):
-            if is_source(info.filename):
-                _refuse_odd(wheel, info.filename, link=stat.S_ISLNK(info.external_attr >> 16))
-                yield info.filename, archive.read(info)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = sorted(archive.infolist(), key=lambda member: member.filename)
+            if sum(info.file_size for info in members) > _LARGEST_RELEASE:
+                raise _unreadable(wheel, "it unpacks to more than any release")
+            for info in members:
+                if is_source(info.filename):
+                    _refuse_odd(wheel, info.filename, link=stat.S_ISLNK(info.external_attr >> 16))
+                    yield info.filename, archive.read(info)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, ValueError) as error:
+        raise _unreadable(wheel, str(error)) from None
+
+
+def _unreadable(wheel: Path, why: str) -> ToolError:
+    return ToolError(
+        f"{wheel} is not a sound wheel: {why}", "remove it and run again", Exit.UPSTREAM
+    )
 
 
 def folder_files(package: Path) -> Iterator[tuple[str, bytes]]:

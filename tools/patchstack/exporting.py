@@ -28,6 +28,7 @@ from patchstack.revisions import load_revisions
 from patchstack.series import SERIES, PatchFile, patch_name
 from patchstack.swap import claimed, copy_folder, replace_folder
 
+_GITLINK = "160000"  # the mode of a nested repository
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FIRST_SECOND = 24 * 60 * 60  # in no time zone is this before 1970, where git's dates start
 _REWORD = "reword the message without lines that mail reads as its own (---, From:, diff --git)"
@@ -175,7 +176,15 @@ def check_commit(scratch: Repository, commit: str) -> Commit:
         raise _finding(f"{title} has no author, or one before 1970", hint)
     if scratch.ask("diff-tree", "--quiet", f"{commit}^", commit).status == 0:
         raise _finding(f"{title} changes nothing", "drop it")
+    if nested := _repositories(scratch, commit):
+        raise _finding(f"{title} adds a repository, {nested[0]}", "add its files, or leave it out")
     return Commit(commit, title, trailers[SLUG_TRAILER])
+
+
+def _repositories(scratch: Repository, commit: str) -> list[str]:
+    """Return the nested repositories that a commit adds: a mail carries none of their files."""
+    changes = scratch.line("diff-tree", "-r", f"{commit}^", commit).splitlines()
+    return [line.split("\t", 1)[1] for line in changes if line.split()[1] == _GITLINK]
 
 
 def _title(scratch: Repository, commit: str) -> str:

@@ -40,6 +40,14 @@ def _check(given: Namespace) -> None:
         raise _usage("--from and --onto are needed to start a rebase")
     if not resumes and len(given.onto) > 1 and not given.dry_run:
         raise _usage("more than one --onto goes with --dry-run alone")
+    if given.report and not _can_be_written(given.report.absolute()):
+        raise _usage(f"--report {given.report} is not a file, or below one")
+
+
+def _can_be_written(file: Path) -> bool:
+    """Return whether ``file`` can be made, or written to if it is there."""
+    there = next(parent for parent in file.parents if parent.exists())
+    return there.is_dir() and not file.is_dir()
 
 
 def _run(given: Namespace, context: Context, progress: Progress) -> Outcome:
@@ -83,8 +91,12 @@ def _tell(given: Namespace, outcome: Outcome) -> None:
 
 
 def _write(file: Path, text: str) -> None:
+    file = file.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, text.encode())
+    if file.exists() and not file.is_file():
+        file.write_text(text, "utf-8")  # a device or a pipe is written to, never replaced
+    else:
+        replace_file(file, text.encode())
 
 
 def _usage(message: str) -> ToolError:

@@ -159,6 +159,9 @@ def _members(
 ) -> Iterator[tuple[str, int, bytes]]:
     """Yield name, mode and content of every file: new ones first, then upstream's order."""
     upstream = [info for info in source.infolist() if not info.is_dir()]
+    for info in upstream:
+        if info.filename.startswith("/") or {"", ".", ".."} & set(info.filename.split("/")):
+            raise _odd(f"it holds {info.filename!r}, which would be installed elsewhere")
     known = {info.filename for info in upstream}
     for name in sorted(files.keys() - known):
         content = files[name]
@@ -168,6 +171,12 @@ def _members(
         content = files[info.filename] if info.filename in files else source.read(info)
         if content is not None:
             yield info.filename, info.external_attr >> 16, content
+
+
+def _odd(what: str) -> ToolError:
+    return ToolError(
+        f"the wheel is not one that can be patched: {what}", "take the release's own", Exit.UPSTREAM
+    )
 
 
 def _add(archive: zipfile.ZipFile, name: str, mode: int, content: bytes) -> None:
@@ -182,7 +191,10 @@ def _metadata(content: bytes, revision: Revision, requirement: str) -> bytes:
     """Return the metadata with the patched version and one requirement more."""
     head, blank, body = content.partition(b"\n\n")
     lines = head.split(b"\n")
-    version = lines.index(f"Version: {revision.version}".encode())
+    wanted = f"Version: {revision.version}".encode()
+    if wanted not in lines:
+        raise _odd(f"its METADATA has no line {wanted.decode()!r}")
+    version = lines.index(wanted)
     lines[version] = f"Version: {revision.patched_version}".encode()
     required = [n for n, line in enumerate(lines) if line.startswith(b"Requires-Dist:")]
     lines.insert(required[0] if required else len(lines), f"Requires-Dist: {requirement}".encode())
