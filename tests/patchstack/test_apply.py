@@ -251,3 +251,19 @@ def test_two_revisions_of_one_release_do_not_share_a_base(world: World) -> None:
     world.applied()
     replace(world.context.revisions_file, "2026-10-30T00:00:00Z", "2026-10-31T00:00:00Z")
     world.refused(world.apply(), 4, "lock.toml", "base commit")
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 100])
+def test_a_damaged_pack_of_the_base(world: World, damage: bytes) -> None:
+    """What is kept to be copied is made again, once it is out of the way."""
+    world.applied()
+    kept = next(world.context.cache.glob("pack-*"))
+    assert {path.suffix for path in kept.iterdir()} == {".idx", ".pack"}
+    for path in kept.iterdir():
+        path.chmod(0o644)
+        path.write_bytes(damage)
+    shutil.rmtree(world.target)
+    world.refused(world.apply(), 4, f"remove {kept}")
+    assert not world.target.exists()
+    shutil.rmtree(kept)
+    git(world.applied(), "fsck", "--full", "--strict")

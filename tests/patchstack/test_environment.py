@@ -83,6 +83,48 @@ def test_a_project_with_spaces_and_more_in_its_path(world: World, tmp_path: Path
     no_leavings(odd)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"core.autocrlf": "true"},
+        {"core.autocrlf": "true", "core.eol": "crlf"},
+        {"core.attributesFile": "attributes"},
+    ],
+    ids=["autocrlf", "eol", "attributes"],
+)
+def test_a_clone_that_converts_applies_and_exports(
+    world: World, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    """Complaint row 2: git may rewrite what it checks out, but not what is applied."""
+    (tmp_path / "attributes").write_text("* text eol=crlf\n")
+    settings = {key: value.replace("attr", f"{tmp_path}/attr") for key, value in settings.items()}
+    shutil.copy(ROOT / ".gitattributes", world.root)
+    git(world.root, "init", "--quiet")
+    commit(world.root, "project\n", {})
+    clone = tmp_path / "clone"
+    options = [word for item in settings.items() for word in ("--config", "=".join(item))]
+    # The settings of `git` here come after the clone's own, so they are left out.
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    clean |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def plain(*arguments: str) -> str:
+        done = subprocess.run(
+            [GIT, *arguments], cwd=tmp_path, env=clean, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    plain("clone", "--quiet", *options, str(world.root), str(clone))
+    assert b"\r\n" in (clone / "README.md").read_bytes(), "the clone does convert"
+    context = Context(clone, clone / "patches", world.context.cache)
+    converted = World(clone, world.index, context, world.capture, world.before_each_run)
+    head = world.apply("--json").json["head"]
+    assert converted.apply("--json").json["head"] == head
+    outcome = converted.export()
+    assert outcome.code == 0, outcome.err
+    assert "up to date" in outcome.err
+    assert plain("-C", str(clone), "status", "--porcelain", "patches") == ""
+
+
 def test_started_by_a_hook_of_another_repository(scripts: Scripts, tmp_path: Path) -> None:
     """Complaint row 30: git tells a hook which repository and which index it works on."""
     outer = tmp_path / "outer"

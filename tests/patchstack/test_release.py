@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from patchstack.applying import Request, apply_revision
 from patchstack.base import base_point, has_base, import_base, open_store
 from patchstack.context import ROOT, Context
 from patchstack.exporting import export_revision
+from patchstack.lock import read_lock
 from patchstack.report import Progress
 from patchstack.revisions import Revision, load_revisions
 from patchstack.upstream import fetch_wheel, fitting_wheel
@@ -74,3 +77,22 @@ def test_the_wheel_for_this_interpreter(context: Context, pinned: Revision) -> N
     if wheel is None:
         pytest.skip("no wheel of the pin fits this interpreter")
     assert fetch_wheel(context, pinned, wheel, offline=False, progress=PROGRESS).is_file()
+
+
+def test_a_converting_clone_applies_every_revision(context: Context, tmp_path: Path) -> None:
+    """What a user whose git converts line ends gets from a clone of this project."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("the project is not a repository here")
+    options = ("--config", "core.autocrlf=true", "--config", "core.eol=crlf")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    subprocess.run(
+        ["git", "clone", "--quiet", *options, str(ROOT), str(tmp_path / "clone")],
+        env={**clean, "GIT_CONFIG_GLOBAL": os.devnull}, check=True,
+    )  # fmt: skip
+    assert b"\r\n" in (tmp_path / "clone" / "README.md").read_bytes(), "the clone does convert"
+    there = Context(tmp_path / "clone", tmp_path / "clone" / "patches", context.cache)
+    for revision in load_revisions(there.revisions_file).supported:
+        request = Request(revision.name, tmp_path / revision.name)
+        result = apply_revision(there, request, PROGRESS)
+        assert result.ground.exact
+        assert result.stack == read_lock(context.series_dir(revision.name))

@@ -36,6 +36,7 @@ _SETTINGS = {
     "advice.detachedHead": "false",
     "apply.ignoreWhitespace": "no",
     "apply.whitespace": "nowarn",
+    "checkout.workers": "0",
     "color.ui": "false",
     "core.attributesFile": os.devnull,
     "core.autocrlf": "false",

@@ -7,6 +7,8 @@ there is replaced only if the tools made it and it holds nothing of the user's.
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from patchstack.build import Stack
@@ -85,18 +87,36 @@ def publish(store: Repository, stack: Stack, target: Path) -> None:
 
 def _make_tree(store: Repository, stack: Stack, path: Path) -> None:
     path.mkdir()
-    tree = Repository.create(path / ".git", path)
+    base, head = stack.base.commit, stack.head.commit
+    pack = _packed_base(store, base)
+    remedy = f"remove {pack}, which can be made again, and run again"
+    tree = replace(Repository.create(path / ".git", path), remedy=remedy)
     if store.is_cut:
-        tree.cut(stack.base.commit)
-    store.copy_history(stack.head.commit, tree)
-    tree.run("update-ref", BASE_REF, stack.base.commit)
-    tree.run("update-ref", HEAD_REF, stack.head.commit)
+        tree.cut(base)
+    for part in pack.iterdir():
+        shutil.copyfile(part, tree.git_dir / "objects" / "pack" / part.name)
+    if head != base:
+        store.copy_history([head, f"^{base}"], tree)
+    tree.run("update-ref", BASE_REF, base)
+    tree.run("update-ref", HEAD_REF, head)
     info = tree.git_dir / "info"
     info.mkdir(exist_ok=True)
     (info / "exclude").write_text("".join(f"{pattern}\n" for pattern in IGNORED), "utf-8")
     tree.keep_bytes()  # of the user's commits too
-    tree.run("update-ref", "--no-deref", "HEAD", stack.head.commit)
+    tree.run("update-ref", "--no-deref", "HEAD", head)
     tree.run("read-tree", "-m", "-u", "HEAD")
+
+
+def _packed_base(store: Repository, base: str) -> Path:
+    """Return the folder of a pack of the base alone, which is copied into every tree.
+
+    It is made once: packing thousands of files anew would be most of what publishing costs
+    beyond writing the files themselves.
+    """
+    place = store.git_dir.with_name(f"pack-{base}")
+    if not place.exists():
+        replace_folder(place, lambda fresh: store.pack(base, fresh))
+    return place
 
 
 def _fingerprints(repository: Repository, base: str, head: str) -> bytes:

@@ -150,13 +150,19 @@ class Repository:
     def copy_history(self, commits: str | Iterable[str], other: Repository) -> None:
         """Copy ``commits`` and everything that they need into ``other``, a repository of ours.
 
-        ``other`` does the work, so that nothing is written here, not even a time of change. A
-        fetch would do the same in four times the time, checking all that is copied.
+        A commit that ``other`` has already, with everything that it needs, is named after a
+        ``^``. ``other`` does the work, so that nothing is written here, not even a time of
+        change. A fetch would do the same in four times the time, checking all that is copied.
         """
-        pack = str(other.git_dir / "objects" / "pack" / "pack")
+        pack = other.git_dir / "objects" / "pack" / "pack"
         listed = [commits] if isinstance(commits, str) else commits
         wanted = "".join(f"{commit}\n" for commit in listed).encode()
-        other.run("pack-objects", "-q", "--revs", pack, stdin=wanted, env=self.lend())
+        other.run(*_pack_objects(pack), stdin=wanted, env=self.lend())
+
+    def pack(self, commit: str, folder: Path) -> None:
+        """Write ``commit`` and everything that it needs into a new folder, as a pack."""
+        folder.mkdir()
+        self.run(*_pack_objects(folder / "pack"), stdin=f"{commit}\n".encode())
 
     @property
     def is_cut(self) -> bool:
@@ -173,3 +179,8 @@ class Repository:
             "rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"
         )
         return answer.out.decode().strip() if answer.status == 0 else None
+
+
+def _pack_objects(pack: Path) -> tuple[str, ...]:
+    # No search for smaller deltas: most of the time it took, for no smaller pack.
+    return ("pack-objects", "-q", "--revs", "--window=0", str(pack))
