@@ -243,7 +243,7 @@ def test_the_script_runs_from_anywhere(tmp_path: Path) -> None:
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert 'cd "$(tools/apply.py --rev pin)"' in done.stdout
+    assert 'tree="$(tools/apply.py --rev pin)" && cd "$tree"' in done.stdout
 
 
 def test_two_revisions_of_one_release_do_not_share_a_base(world: World) -> None:

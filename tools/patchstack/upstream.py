@@ -104,7 +104,10 @@ def platform_options(wheel: PinnedWheel) -> list[str]:
     """Return the options that make pip fetch ``wheel`` wherever this runs."""
     tags = sorted(wheel.tags, key=str)
     options = ["--implementation", tags[0].interpreter[:2], "--abi", tags[0].abi]
-    options += ["--python-version", tags[0].interpreter[2:]]
+    python = tags[0].interpreter[2:]
+    if len(python) == 1:  # a wheel for every 3.x: pip would ask for 3.0
+        python = f"{sys.version_info.major}{sys.version_info.minor}"
+    options += ["--python-version", python]
     for tag in tags:
         options += ["--platform", tag.platform]
     return options
