@@ -308,12 +308,7 @@ def link(tree: Path) -> None:
     (tree / PYTHON / "srt" / "link.py").symlink_to("engine.py")
 
 
-def submodule(tree: Path) -> None:
-    (tree / PYTHON / "module").mkdir()
-    git(tree, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{PYTHON}/module")
-
-
-@pytest.mark.parametrize("change", [executable, link, submodule], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("change", [executable, link], ids=lambda c: c.__name__)
 def test_what_no_patch_should_do(clean: World, change: object) -> None:
     """Row 34: it survives the round trip, and check says that it does not belong here."""
     tree = clean.applied()
