@@ -44,7 +44,7 @@ def test_a_wheel_with_damaged_content_is_refused(world: World) -> None:
         start = archive.getinfo("sglang/packed.py").header_offset
     data[start + 60 : start + 400] = bytes(340)
     wheel.write_bytes(data)
-    world.refused(world.apply("--source", str(wheel)), 4, "is not a sound wheel")
+    world.refused(world.apply("--source", str(wheel)), 4, "is damaged")
 
 
 @pytest.mark.parametrize("place", [".", "dist"])

@@ -151,7 +151,7 @@ def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
 
 def _unreadable(wheel: Path, why: str) -> ToolError:
     return ToolError(
-        f"{wheel} is not a sound wheel: {why}", "remove it and run again", Exit.UPSTREAM
+        f"{wheel} is damaged: {why}", "fetch it again, or leave --source out", Exit.UPSTREAM
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -56,12 +55,7 @@ class WheelSource:
         check_version(str(version), wanted.revision, str(self.path))
         store = open_store(context.repository)
         wanted.progress.say(f"importing the files of {self.path.name}")
-        try:
-            base = import_any(store, wanted.revision, wheel_files(self.path), "another wheel")
-        except BadZipFile:
-            raise ToolError(
-                f"{self.path} is damaged", "fetch it again, or leave --source out", Exit.UPSTREAM
-            ) from None
+        base = import_any(store, wanted.revision, wheel_files(self.path), "another wheel")
         about = {"kind": "wheel", "wheel": self.path.name, "sha256": file_sha256(self.path)}
         yield _ground(store, base, wanted, str(self.path), about, self.path)
 
