@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 examples:
   tree="$(tools/apply.py --rev pin)" && cd "$tree"  the patched sources
-  tools/apply.py --rev pin --wheel                and the wheels to install
-  tools/apply.py --rev pin --source git           onto the tag of SGLang's repository
-  tools/apply.py --rev pin --source ../sglang     onto a checkout
+  tools/apply.py --rev pin --wheel                  and the wheels to install
+  tools/apply.py --rev pin --source git             onto the tag of SGLang's repository
+  tools/apply.py --rev pin --source ../sglang       onto a checkout
 """
 
 

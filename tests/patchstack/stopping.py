@@ -60,6 +60,7 @@ def each_kill(
     put_back
         Makes everything as it was before.
     """
+    put_back()
     steps = _changing_steps(root, work)
     assert len(steps) > 10, "the work changes nothing"
     for step in steps:

@@ -59,7 +59,6 @@ def test_apply_over_an_older_tree(world: World, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     shutil.copytree(tree, saved, symlinks=True)
     windows = 0
-    put_back(saved, tree)
     for _ in each_kill(tmp_path, world.apply, lambda: put_back(saved, tree)):
         assert snapshot(world.context.patches) == series
         whole(tree, old, new)
@@ -102,7 +101,6 @@ def test_export(world: World, tmp_path: Path) -> None:
     shutil.copytree(world.context.patches, saved)
     old = series_files(world.series)
     new = world.exported()
-    put_back(saved, world.context.patches)
     windows = 0
     for _ in each_kill(tmp_path, world.export, lambda: put_back(saved, world.context.patches)):
         whole(world.series, old, new)
@@ -120,14 +118,13 @@ def test_apply_from_a_tag_and_record_it(world: World, reachable: Upstream, tmp_p
     saved = tmp_path / "saved"
     shutil.copytree(world.context.patches, saved)
     before = series_files(world.series)
-    clone = world.context.clone("https://github.com/sgl-project/sglang.git")
 
     def work() -> None:
         world.apply("--source", "git", "--record")
 
     def nothing() -> None:
         shutil.rmtree(world.root / "build", ignore_errors=True)
-        shutil.rmtree(clone, ignore_errors=True)
+        shutil.rmtree(world.context.cache, ignore_errors=True)
         put_back(saved, world.context.patches)
 
     for _ in each_kill(tmp_path, work, nothing):

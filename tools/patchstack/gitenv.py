@@ -3,7 +3,7 @@
 Flags cannot do it: of the settings that change an export or a checkout, several have none. Three
 things together can: no system and user configuration, the settings that matter given at command
 scope (which beats the repository's own file), and no ``GIT_*`` variable that a hook or a shell
-left behind. Nothing here can talk to a network; what has to is `patchstack.usergit`.
+left behind. Such a git cannot talk to a network; a fetch goes through `patchstack.usergit`.
 
 GitPython cannot unset a variable of the environment, hence `isolate`; and it expands ``$`` and
 ``~`` in the directory that it is given, hence ``-C``.
