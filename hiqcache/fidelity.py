@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hiqcache.codecs.int8 import Int8Codec
+from hiqcache.codecs.int8 import Int8Block
 
 #: Bound of the first term, in steps.
 QUANTISATION_BOUND = 0.5
@@ -239,21 +239,22 @@ class _RoundTrip:
     idempotent: bool
 
     @classmethod
-    def of(cls, rows: torch.Tensor, codec: Int8Codec) -> _RoundTrip:
-        workspace = codec.workspace(rows.shape[0], rows.device)
-        shape = (rows.shape[0], codec.record_bytes)
+    def of(cls, rows: torch.Tensor, block: Int8Block) -> _RoundTrip:
+        pages = rows.unflatten(0, (-1, block.rows.page_size))
+        workspace = block.workspace(len(pages), rows.device)
+        shape = (len(pages), block.block_bytes)
         first, second = torch.empty((2, *shape), dtype=torch.uint8, device=rows.device)
-        restored = torch.empty_like(rows)
-        codec.encode(rows, first, workspace)
-        codec.decode(first, restored, workspace)
-        codec.encode(restored, second, workspace)
-        records = first.cpu()
+        restored = torch.empty_like(pages)
+        block.encode(pages, first, workspace)
+        block.decode(first, restored, workspace)
+        block.encode(restored, second, workspace)
+        blocks = first.cpu()
         return cls(
             values=rows.cpu().double(),
-            stored=codec.layout.payload(records).double(),
-            restored=restored.cpu().double(),
-            step=codec.layout.scales(records).double().unsqueeze(-1),
-            idempotent=torch.equal(records, second.cpu()),
+            stored=block.payload(blocks).flatten(0, 1).double(),
+            restored=restored.flatten(0, 1).cpu().double(),
+            step=block.scales(blocks).flatten(0, 1).double().unsqueeze(-1),
+            idempotent=torch.equal(blocks, second.cpu()),
         )
 
     @property
@@ -290,16 +291,16 @@ def error_metrics(values: torch.Tensor, restored: torch.Tensor, step: torch.Tens
     )
 
 
-def verified_error_bound(rows: torch.Tensor, codec: Int8Codec) -> BoundReport:
+def verified_error_bound(rows: torch.Tensor, block: Int8Block) -> BoundReport:
     """Encode and decode ``rows`` and hold every element to the bound, by an exact reference.
 
     Parameters
     ----------
     rows : torch.Tensor
-        BF16 ``[tokens, kv_heads, head_dim]`` of the codec's geometry, on the device to check. Takes
+        BF16 ``[tokens, heads, dim]``, whole pages of the block's, on the device to check. Takes
         some 100 bytes of host memory for each value.
-    codec : Int8Codec
-        The codec to verify.
+    block : Int8Block
+        The format to verify.
 
     Returns
     -------
@@ -311,7 +312,7 @@ def verified_error_bound(rows: torch.Tensor, codec: Int8Codec) -> BoundReport:
     ErrorBoundViolated
         Names the first element that breaks the bound, or the rule of its head's edge.
     ValueError
-        If ``rows`` are not BF16 rows of the codec's geometry.
+        If ``rows`` are not whole pages of BF16 rows of the block's shape.
 
     Notes
     -----
@@ -320,24 +321,25 @@ def verified_error_bound(rows: torch.Tensor, codec: Int8Codec) -> BoundReport:
 
     Examples
     --------
-    >>> from hiqcache.geometry import KVGeometry
-    >>> codec = Int8Codec(KVGeometry(layers=36, kv_heads=8, head_dim=128))
+    >>> from hiqcache.geometry import PageRows
+    >>> block = Int8Block(PageRows(1, heads=8, dim=128, dtype=torch.bfloat16))
     >>> rows = torch.linspace(-1, 1, 8 * 128).reshape(1, 8, 128).bfloat16()
-    >>> verified_error_bound(rows, codec).quantisation <= 0.5
+    >>> verified_error_bound(rows, block).quantisation <= 0.5
     True
     """
-    _require_rows(rows, codec)
-    trip = _RoundTrip.of(rows, codec)
+    _require_rows(rows, block)
+    trip = _RoundTrip.of(rows, block)
     exact = ReferenceInt8.of(trip.values)
     _raise_first_violation(trip, exact)
     return _report(trip, exact)
 
 
-def _require_rows(rows: torch.Tensor, codec: Int8Codec) -> None:
-    g = codec.geometry
-    if rows.dtype != g.dtype or rows.shape[1:] != (g.kv_heads, g.head_dim):
+def _require_rows(rows: torch.Tensor, block: Int8Block) -> None:
+    page, *row = block.rows.shape
+    wanted = (torch.bfloat16, row)
+    if (rows.dtype, list(rows.shape[1:])) != wanted or rows.shape[0] % page:
         raise ValueError(
-            f"rows must be {g.dtype} [tokens, {g.kv_heads}, {g.head_dim}], "
+            f"rows must be torch.bfloat16 [tokens, {row[0]}, {row[1]}] in pages of {page}, "
             f"got {rows.dtype} {list(rows.shape)}"
         )
 

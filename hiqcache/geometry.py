@@ -1,4 +1,4 @@
-"""The shape of one rank's KV cache: what a codec needs to know to size its records."""
+"""The shape of one rank's KV cache: what a codec needs to know to size its units."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from dataclasses import dataclass
 
 import torch
 
-#: SGLang's register mover copies a row in groups of 128 bytes and refuses any other
-#: (``pick_group_bytes`` in ``kvcacheio/hicache.cuh``).
-CUDA_ROW_ALIGNMENT = 128
-
-#: Index copies take any row. Eight bytes keep each record's scales on their own alignment.
-HOST_ROW_ALIGNMENT = 8
+#: Storage types of a device pool whose rows the codecs encode.
+KV_DTYPES = (torch.bfloat16, torch.float16)
 
 
-def row_alignment(payload_bytes: int, device_type: str) -> int:
-    """Bytes that a record's length is a multiple of.
+@dataclass(frozen=True)
+class PageRows:
+    """The rows of K, or of V, of one page in one layer: ``[page_size, heads, dim]``."""
 
-    A payload that is already whole groups of 128 bytes gets a record of whole groups on every
-    device, so that one geometry has one format wherever it runs. Any other payload is padded
-    that far only on CUDA, whose mover demands it.
+    page_size: int
+    heads: int
+    dim: int
+    dtype: torch.dtype
 
-    Parameters
-    ----------
-    payload_bytes : int
-        Bytes of one record before its scales.
-    device_type : str
-        ``torch.device.type`` of the KV cache.
-    """
-    if device_type == "cuda" or payload_bytes % CUDA_ROW_ALIGNMENT == 0:
-        return CUDA_ROW_ALIGNMENT
-    return HOST_ROW_ALIGNMENT
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens, heads and values."""
+        return self.page_size, self.heads, self.dim
+
+    @property
+    def row_values(self) -> int:
+        """Values of one token."""
+        return self.heads * self.dim
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one token, uncompressed."""
+        return self.row_values * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -44,46 +46,52 @@ class KVGeometry:
     kv_heads : int
         KV heads local to this rank.
     head_dim : int
-        Values per head, the same for K and V.
-    device_type : str
-        ``torch.device.type`` of the device pool.
+        Values per head of K.
+    v_head_dim : int, optional
+        Values per head of V; by default those of K.
+    page_size : int
+        Tokens per page.
     dtype : torch.dtype
-        Storage type of the device pool. Only ``torch.bfloat16`` is supported.
+        Storage type of the device pool, ``torch.bfloat16`` or ``torch.float16``.
 
     Raises
     ------
     ValueError
-        For a size below one or a dtype other than BF16.
+        For a size below one, or another dtype.
     """
 
     layers: int
     kv_heads: int
     head_dim: int
-    device_type: str = "cuda"
+    v_head_dim: int | None = None
+    page_size: int = 1
     dtype: torch.dtype = torch.bfloat16
 
     def __post_init__(self) -> None:
-        for name in ("layers", "kv_heads", "head_dim"):
+        if self.v_head_dim is None:
+            object.__setattr__(self, "v_head_dim", self.head_dim)
+        for name in ("layers", "kv_heads", "head_dim", "v_head_dim", "page_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"KVGeometry.{name} must be a positive integer, got {value!r}")
-        if self.dtype != torch.bfloat16:
+        if self.dtype not in KV_DTYPES:
             raise ValueError(
-                f"the device KV cache is {self.dtype}; HiQCache encodes torch.bfloat16 "
-                "(serve with --kv-cache-dtype auto and a BF16 model)"
+                f"the device KV cache is {self.dtype}; HiQCache encodes "
+                f"{' and '.join(map(str, KV_DTYPES))} (serve with --kv-cache-dtype auto)"
             )
 
     @property
-    def row_values(self) -> int:
-        """Values in one K (or V) row: one token, one layer."""
-        return self.kv_heads * self.head_dim
+    def keys(self) -> PageRows:
+        """Rows of K of one page."""
+        return PageRows(self.page_size, self.kv_heads, self.head_dim, self.dtype)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of one uncompressed K (or V) row."""
-        return self.row_values * self.dtype.itemsize
+    def values(self) -> PageRows:
+        """Rows of V of one page."""
+        dim = self.v_head_dim or self.head_dim
+        return PageRows(self.page_size, self.kv_heads, dim, self.dtype)
 
     @property
     def bytes_per_token(self) -> int:
         """Bytes that one token's uncompressed KV takes: all layers, K and V."""
-        return 2 * self.layers * self.row_bytes
+        return self.layers * (self.keys.row_bytes + self.values.row_bytes)

@@ -1,6 +1,6 @@
 """Both directions of a transfer: encode, move, decode, through persistent device buffers.
 
-Host records and the KV cache never meet directly. A backup encodes a chunk of every layer into one
+Host units and the KV cache never meet directly. A backup encodes a chunk of every layer into one
 staging buffer and lets a mover store it; a load lets the mover fetch one layer's chunk into the
 other buffer, decodes it and scatters the rows. What a mover is differs (SGLang's kernels on CUDA,
 index copies on a CPU); everything else is this code on every device.
@@ -15,108 +15,132 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from hiqcache.codecs.base import KVCodec
+from hiqcache.codecs.base import KVCodec, UnitWorkspace
 
 logger = logging.getLogger(__name__)
 
 #: Tokens of one chunk. All layers of a chunk are encoded together, so that a backup takes few
-#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`; 79 MiB at 8 heads x
-#: 128 and 36 layers). On a CPU the temporaries of a chunk should stay in cache.
+#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`). On a CPU the
+#: temporaries of a chunk should stay in cache.
 CHUNK_TOKENS = {"cpu": 64}
-DEFAULT_CHUNK_TOKENS = 256
+DEFAULT_CHUNK_TOKENS = 128
 
-#: ``move(host_indices, staging_rows)`` copies records between those slots of the host pool and
-#: those rows of a staging buffer, on the current stream.
+#: ``move(host_rows, staging_rows)`` copies those rows of both halves of the host pool from or to
+#: those rows of a staging buffer's halves, on the current stream.
 Move = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 @dataclass(frozen=True)
-class _Direction:
-    """What one direction owns: its staging buffer and its temporaries."""
+class _Lane:
+    """What one direction owns."""
 
-    records: torch.Tensor  # [2, layers, tokens, record_bytes] uint8; K, then V
-    rows: torch.Tensor  # [layers or components, tokens, kv_heads, head_dim] bfloat16
-    workspace: Any
+    staged: torch.Tensor  # [layers, pages * 2 * rows_per_half, mover_row_bytes] uint8
+    units: torch.Tensor  # the same memory, [layers, pages, unit_bytes]
+    keys: torch.Tensor  # [layers, tokens, kv_heads, head_dim]
+    values: torch.Tensor  # [layers, tokens, kv_heads, v_head_dim]
+    workspace: UnitWorkspace
+    host_rows: dict[str, torch.Tensor]  # [pages, rows_per_half] int64, by type of device
 
     @classmethod
     def allocate(
-        cls, codec: KVCodec, layers: int, together: int, tokens: int, device: torch.device
-    ) -> _Direction:
-        g = codec.geometry
+        cls, codec: KVCodec, layers: int, pages: int, devices: Sequence[torch.device]
+    ) -> _Lane:
+        g, unit, device = codec.geometry, codec.unit, devices[-1]
+        tokens = pages * g.page_size
+        units = torch.empty((layers, pages, unit.unit_bytes), dtype=torch.uint8, device=device)
+
+        def rows(heads: int, dim: int) -> torch.Tensor:
+            return torch.empty((layers, tokens, heads, dim), dtype=g.dtype, device=device)
+
         return cls(
-            # Zeros: a mover may copy a whole page of a chunk that ends inside one.
-            torch.zeros((2, layers, tokens, codec.record_bytes), dtype=torch.uint8, device=device),
-            torch.empty((together, tokens, g.kv_heads, g.head_dim), dtype=g.dtype, device=device),
-            codec.workspace(together * tokens, device),
+            staged=units.view(layers, -1, unit.mover_row_bytes),
+            units=units,
+            keys=rows(g.keys.heads, g.keys.dim),
+            values=rows(g.values.heads, g.values.dim),
+            workspace=codec.workspace(layers * pages, device),
+            host_rows={
+                d.type: torch.empty((pages, unit.rows_per_half), dtype=torch.int64, device=d)
+                for d in devices
+            },
         )
+
+    def halves(self, rows_per_half: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a mover takes for K and for V: a row of the second lies half a unit behind."""
+        return self.staged[:, :-rows_per_half], self.staged[:, rows_per_half:]
+
+    @property
+    def nbytes(self) -> int:
+        """Device bytes of it all."""
+        buffers = [*self.workspace.tensors(), self.units, self.keys, self.values]
+        return sum(buffer.nbytes for buffer in buffers)
 
 
 class StagedTransfer:
-    """Moves KV rows of one device pool to encoded host records and back.
+    """Moves KV rows of one device pool to encoded host units and back.
 
     Parameters
     ----------
     codec : KVCodec
-        Fixes the geometry and the record.
+        Fixes the geometry and the unit.
     device : torch.device
         Where the KV cache and the staging buffers live.
-    page_size : int
-        Tokens per page; a chunk is whole pages.
     chunk_tokens : int, optional
         Tokens moved at a time, rounded up to pages. By default chosen by the device.
     """
 
     def __init__(
-        self,
-        codec: KVCodec,
-        device: torch.device,
-        page_size: int = 1,
-        chunk_tokens: int | None = None,
+        self, codec: KVCodec, device: torch.device, chunk_tokens: int | None = None
     ) -> None:
         wanted = chunk_tokens or CHUNK_TOKENS.get(device.type, DEFAULT_CHUNK_TOKENS)
+        g, unit = codec.geometry, codec.unit
+        pages = -(-wanted // g.page_size)
         self.codec = codec
-        self.chunk_tokens = -(-wanted // page_size) * page_size
+        self.chunk_tokens = pages * g.page_size
         self._device = device
-        layers = codec.geometry.layers
-        # A backup encodes K, then V, of all layers; a load decodes K and V of one layer, before
-        # the next layer is fetched.
-        self._backup = _Direction.allocate(codec, layers, layers, self.chunk_tokens, device)
-        self._load = _Direction.allocate(codec, 1, 2, self.chunk_tokens, device)
-        self._row_indices = {
-            d.type: torch.arange(self.chunk_tokens, dtype=torch.int64, device=d)
-            for d in (torch.device("cpu"), device)
+        # SGLang's direct backend hands indices over on the host, its kernels on the device.
+        devices = [torch.device("cpu"), device]
+        # A backup encodes all layers of a chunk; a load decodes one, before the next is fetched.
+        self._backup = _Lane.allocate(codec, g.layers, pages, devices)
+        self._load = _Lane.allocate(codec, 1, pages, devices)
+        self._half_rows = {
+            d.type: torch.arange(unit.rows_per_half, dtype=torch.int64, device=d) for d in devices
+        }
+        self._staging_rows = {
+            d.type: (
+                2 * unit.rows_per_half * torch.arange(pages, device=d).unsqueeze(1)
+                + self._half_rows[d.type]
+            )
+            for d in devices
         }
         logger.info("L2 codec %s", self.summary())
 
     @property
-    def backup_records(self) -> torch.Tensor:
-        """``[2, layers, chunk_tokens, record_bytes]`` uint8 that ``store`` reads."""
-        return self._backup.records
+    def backup_halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """K's and V's ``[layers, rows, mover_row_bytes]`` uint8 that ``store`` reads."""
+        return self._backup.halves(self.codec.unit.rows_per_half)
 
     @property
-    def load_records(self) -> torch.Tensor:
-        """Shaped like ``backup_records``, for ``fetch`` to write; all layers are one memory."""
-        return self._load.records.expand(-1, self.codec.geometry.layers, -1, -1)
+    def load_halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Shaped like ``backup_halves``, for ``fetch`` to write; all layers are one memory."""
+        layers = self.codec.geometry.layers
+        k, v = self._load.halves(self.codec.unit.rows_per_half)
+        return k.expand(layers, -1, -1), v.expand(layers, -1, -1)
 
     @property
     def nbytes(self) -> int:
         """Device bytes of the staging buffers, the gathered rows and the codec's temporaries."""
-        lanes = (self._backup, self._load)
-        buffers = [
-            b for lane in lanes for b in (lane.records, lane.rows, *_tensors(lane.workspace))
-        ]
-        return sum(buffer.nbytes for buffer in buffers)
+        return self._backup.nbytes + self._load.nbytes
 
     def summary(self) -> str:
         """One line for a server's log."""
         g, c = self.codec.geometry, self.codec
         return (
             f"{c.id}, {c.bytes_per_token} B/token ({g.bytes_per_token} raw, "
-            f"{g.bytes_per_token / c.bytes_per_token:.3f}x), records of {c.record_bytes} B, "
+            f"{g.bytes_per_token / c.bytes_per_token:.3f}x), pages of {g.page_size} in "
+            f"2 x {c.unit.rows_per_half} rows of {c.unit.mover_row_bytes} B, "
             f"{self.nbytes / 2**20:.1f} MiB of staging"
         )
 
@@ -128,26 +152,31 @@ class StagedTransfer:
         host_indices: torch.Tensor,
         store: Move,
     ) -> None:
-        """Encode the tokens of all layers and store their records.
+        """Encode whole pages of all layers and store their units.
 
         Parameters
         ----------
         keys, values : sequence of torch.Tensor
-            The KV cache, a BF16 ``[slots, kv_heads, head_dim]`` for each layer.
+            The KV cache, ``[slots, kv_heads, head_dim]`` (``v_head_dim``) for each layer.
         device_indices, host_indices : torch.Tensor
-            int64, the slots of each token; either may live on the device or the host.
+            int64, the slots of each token, a page's one after another; either may live on the
+            device or the host.
         store : callable
-            Copies rows of ``backup_records``, all layers, to host slots; see :data:`Move`.
+            Copies rows of ``backup_halves``, all layers, to the host pool; see :data:`Move`.
+
+        Raises
+        ------
+        ValueError
+            For a part of a page.
         """
         lane = self._backup
-        for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
+        for slots, host_rows, staging_rows in self._chunks(lane, device_indices, host_indices):
             count = slots.shape[0]
-            rows = lane.rows[:, :count]
-            for component, cache in enumerate((keys, values)):
-                for layer_rows, layer in zip(rows, cache, strict=True):
+            for rows, cache in ((lane.keys, keys), (lane.values, values)):
+                for layer_rows, layer in zip(rows[:, :count], cache, strict=True):
                     torch.index_select(layer, 0, slots, out=layer_rows)
-                self.codec.encode(rows, lane.records[component, :, :count], lane.workspace)
-            store(hosts, staging_rows)
+            self._encode(*self._pages(lane, count))
+            store(host_rows, staging_rows)
 
     def load(
         self,
@@ -157,41 +186,69 @@ class StagedTransfer:
         host_indices: torch.Tensor,
         fetch: Move,
     ) -> None:
-        """Fetch one layer's records of the tokens and decode them into the KV cache.
+        """Fetch one layer's units of whole pages and decode them into the KV cache.
 
         Parameters
         ----------
         keys, values : torch.Tensor
-            The layer's KV cache, BF16 ``[slots, kv_heads, head_dim]``.
+            The layer's KV cache.
         device_indices, host_indices : torch.Tensor
             As in :meth:`backup`.
         fetch : callable
-            Copies that layer of host slots to rows of ``load_records``.
+            Copies that layer of the host pool to rows of ``load_halves``.
+
+        Raises
+        ------
+        ValueError
+            For a part of a page.
         """
         lane = self._load
-        for slots, hosts, staging_rows in self._chunks(device_indices, host_indices):
+        for slots, host_rows, staging_rows in self._chunks(lane, device_indices, host_indices):
             count = slots.shape[0]
-            fetch(hosts, staging_rows)
-            rows = lane.rows[:, :count]
-            self.codec.decode(lane.records[:, 0, :count], rows, lane.workspace)
-            keys.index_copy_(0, slots, rows[0])
-            values.index_copy_(0, slots, rows[1])
+            fetch(host_rows, staging_rows)
+            self._decode(*self._pages(lane, count))
+            keys.index_copy_(0, slots, lane.keys[0, :count])
+            values.index_copy_(0, slots, lane.values[0, :count])
+
+    def _encode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
+        self.codec.encode(keys, values, units, self._backup.workspace)
+
+    def _decode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
+        self.codec.decode(units, keys, values, self._load.workspace)
+
+    def _pages(self, lane: _Lane, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """K and V of a lane's first ``count`` tokens, by pages, and their units."""
+        page = self.codec.geometry.page_size
+        keys, values = (
+            rows[:, :count].unflatten(1, (count // page, page)) for rows in (lane.keys, lane.values)
+        )
+        return keys, values, lane.units[:, : count // page]
 
     def _chunks(
-        self, device_indices: torch.Tensor, host_indices: torch.Tensor
+        self, lane: _Lane, device_indices: torch.Tensor, host_indices: torch.Tensor
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Device slots, host slots and staging rows of one chunk after another."""
+        """Device slots, host rows and staging rows of one chunk after another."""
+        page = self.codec.geometry.page_size
+        if device_indices.shape[0] % page:
+            raise ValueError(
+                f"{device_indices.shape[0]} tokens are no whole pages of {page}; "
+                "an encoded L2 moves whole pages"
+            )
         # SGLang's direct backend hands over both on the host.
         slots = device_indices.to(self._device, torch.int64, non_blocking=True)
         # A mover takes both of its indices where it was given the device's: on the device, or on
         # the host for the direct backend. Host slots alone may stay on the host.
-        staging_rows = self._row_indices[device_indices.device.type]
+        staging_rows = self._staging_rows[device_indices.device.type]
         for start in range(0, slots.shape[0], self.chunk_tokens):
             chunk = slice(start, start + self.chunk_tokens)
-            hosts = host_indices[chunk]
-            yield slots[chunk], hosts, staging_rows[: hosts.shape[0]]
+            host_rows = self._host_rows(lane, host_indices[chunk])
+            yield slots[chunk], host_rows, staging_rows[: host_rows.shape[0]].flatten()
 
-
-def _tensors(workspace: Any) -> list[torch.Tensor]:
-    """The tensors of a workspace; a codec may need none."""
-    return [] if workspace is None else list(vars(workspace).values())
+    def _host_rows(self, lane: _Lane, host_indices: torch.Tensor) -> torch.Tensor:
+        """Rows of a half of the host pool that hold the pages of these slots."""
+        page, rows_per_half = self.codec.geometry.page_size, self.codec.unit.rows_per_half
+        kind = host_indices.device.type
+        firsts = host_indices[::page]
+        rows = lane.host_rows[kind][: firsts.shape[0]]
+        torch.floor_divide(firsts.unsqueeze(1).expand_as(rows), page, out=rows)
+        return rows.mul_(rows_per_half).add_(self._half_rows[kind]).flatten()

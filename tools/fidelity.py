@@ -104,16 +104,16 @@ def usable_device(name: str) -> torch.device:
 
 def measure(device: torch.device) -> list[Measured]:
     """Measure every input on ``device``."""
-    from hiqcache.codecs.int8 import Int8Codec
+    from hiqcache.codecs.int8 import Int8Block
     from hiqcache.fidelity import ErrorBoundViolated, verified_error_bound
-    from hiqcache.geometry import KVGeometry
+    from hiqcache.geometry import PageRows
 
-    codec = Int8Codec(KVGeometry(1, KV_HEADS, HEAD_DIM, device.type))
+    block = Int8Block(PageRows(1, KV_HEADS, HEAD_DIM, torch.bfloat16))
     results = []
     for name, rows in inputs().items():
         report, violation = None, None
         try:
-            report = verified_error_bound(rows.to(device), codec)
+            report = verified_error_bound(rows.to(device), block)
         except ErrorBoundViolated as error:
             violation = str(error)
         results.append(Measured(name, rows.shape[0], report, violation))

@@ -9,10 +9,13 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from hiqcache.codecs.base import KVCodec
-from hiqcache.codecs.int8 import Int8Codec
+from hiqcache.codecs.int4 import Int4Codec, K8V4Codec
+from hiqcache.codecs.int8 import Int8Codec, Int8HadamardCodec
 from hiqcache.geometry import KVGeometry
 
-_BUILT_IN: dict[str, type[KVCodec]] = {Int8Codec.id: Int8Codec}
+_BUILT_IN: dict[str, type[KVCodec]] = {
+    codec.id: codec for codec in (Int8Codec, Int8HadamardCodec, K8V4Codec, Int4Codec)
+}
 _ENTRY_POINTS = "hiqcache.codecs"
 
 __all__ = ["KVCodec", "codec_class", "codec_names", "make_codec"]
@@ -61,10 +64,11 @@ def make_codec(name: str, geometry: KVGeometry) -> KVCodec:
         For an unknown name, or a geometry that the codec cannot serve or saves nothing for.
     """
     codec = codec_class(name)(geometry)
-    if codec.saves_bytes and codec.record_bytes >= geometry.row_bytes:
+    if codec.saves_bytes and codec.bytes_per_token >= geometry.bytes_per_token:
         raise ValueError(
             f"codec {name!r} saves nothing for {geometry.kv_heads} KV heads of "
-            f"{geometry.head_dim} per rank: its records take {codec.record_bytes} bytes, the raw "
-            f"rows {geometry.row_bytes}; use --hicache-l2-codec none, or fewer ranks"
+            f"{geometry.head_dim} per rank at page size {geometry.page_size}: a token takes "
+            f"{codec.bytes_per_token} bytes, raw {geometry.bytes_per_token}; use a page size of "
+            "8 or more, fewer ranks, or --hicache-l2-codec none"
         )
     return codec

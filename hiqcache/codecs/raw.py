@@ -1,32 +1,47 @@
-"""The identity codec: a record is the BF16 row itself.
+"""The identity codec: a block is the rows themselves.
 
-It is the control of every comparison: what a raw record restores must equal, bit for bit, what
-was backed up. It saves nothing and is no choice of the server flag.
+It is the control of every comparison: what a raw unit restores must equal, bit for bit, what was
+backed up. It saves nothing and is no choice of the server flag.
 """
 
 from __future__ import annotations
 
 import torch
 
-from hiqcache.codecs.base import KVCodec
+from hiqcache.codecs.base import BlockFormat, KVCodec
+from hiqcache.codecs.layout import BlockLayout
+from hiqcache.geometry import PageRows
+
+
+class RawBlock(BlockFormat):
+    """Blocks that are the rows' own bytes."""
+
+    def __init__(self, rows: PageRows) -> None:
+        super().__init__(rows)
+        self.layout = BlockLayout(rows.page_size, rows.row_bytes, scales=0)
+
+    @property
+    def block_bytes(self) -> int:
+        return self.layout.block_bytes
+
+    def workspace(self, blocks: int, device: torch.device | str) -> None:
+        return None
+
+    def _stored(self, blocks: torch.Tensor) -> torch.Tensor:
+        return self.layout.payload(blocks).view(self.rows.dtype)
+
+    def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: None) -> None:
+        self._stored(blocks).copy_(rows.flatten(-2))
+        self.layout.zero_padding(blocks)
+
+    def decode(self, blocks: torch.Tensor, rows: torch.Tensor, workspace: None) -> None:
+        rows.flatten(-2).copy_(self._stored(blocks))
 
 
 class RawCodec(KVCodec):
-    """Records that are the rows' own bytes."""
+    """Units that are the rows' own bytes."""
 
     id = "raw"
-    format_tag = "l2-raw-v1"
+    key_format = RawBlock
+    value_format = RawBlock
     saves_bytes = False
-
-    @property
-    def record_bytes(self) -> int:
-        return self.geometry.row_bytes
-
-    def workspace(self, rows: int, device: torch.device | str) -> None:
-        return None
-
-    def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: None) -> None:
-        records.view(self.geometry.dtype).copy_(rows.flatten(-2))
-
-    def decode(self, records: torch.Tensor, rows: torch.Tensor, workspace: None) -> None:
-        rows.flatten(-2).copy_(records.view(self.geometry.dtype))

@@ -36,7 +36,9 @@ def plan_comparison(model: Path, codec: str, scale: Scale, seed: int) -> Plan:
         If the workload could not tell the L2s apart.
     """
     device = DevicePool(scale.l1_tokens, scale.page_size)
-    raw, encoded = equal_l2s(model_geometry(model), codec, scale.raw_l2_tokens, device)
+    raw, encoded = equal_l2s(
+        model_geometry(model, scale.page_size), codec, scale.raw_l2_tokens, device
+    )
     workload = draw_workload(scale, encoded_topics(model), seed)
     return Plan(model, workload, expect(workload, raw.tokens, encoded.tokens), raw, encoded)
 

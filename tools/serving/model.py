@@ -35,7 +35,7 @@ def packaged_model(cache: Path) -> Path:
         raise ToolError(str(error), "see tools/cpu_runtime/README.md", Exit(error.code)) from error
 
 
-def model_geometry(model: Path) -> KVGeometry:
+def model_geometry(model: Path, page_size: int) -> KVGeometry:
     """Return the KV geometry that a Hugging Face folder's ``config.json`` describes."""
     from hiqcache.geometry import KVGeometry
 
@@ -47,7 +47,7 @@ def model_geometry(model: Path) -> KVGeometry:
         heads = config["num_attention_heads"]
         head_dim = config.get("head_dim") or config["hidden_size"] // heads
         kv_heads = config.get("num_key_value_heads") or heads
-        return KVGeometry(config["num_hidden_layers"], kv_heads, head_dim, "cpu")
+        return KVGeometry(config["num_hidden_layers"], kv_heads, head_dim, page_size=page_size)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ToolError(
             f"{file} does not describe a plain attention model ({type(error).__name__}: {error})",
