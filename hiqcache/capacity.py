@@ -7,6 +7,10 @@ and one page is added.
 
 from __future__ import annotations
 
+from typing import Any
+
+from hiqcache.codecs.base import KVCodec
+
 GIGABYTE = 10**9
 
 
@@ -57,3 +61,23 @@ def ratio_for_bytes(
         )
     # Half a token above the wanted page count, so that float rounding cannot lose a page.
     return ((pages - 1) * page_size + 0.5) / device_tokens
+
+
+def codec_ratio(ratio: float, codec: KVCodec, config: Any) -> float:
+    """Ratio of a host pool: SGLang's own default buys the tokens that its bytes hold encoded.
+
+    A ratio counts tokens, so one that the operator chose is kept, with less memory for it. The
+    default stands for the memory that a raw pool would take.
+
+    Parameters
+    ----------
+    ratio : float
+        As SGLang resolved it.
+    codec : KVCodec
+        What the pool is kept with.
+    config
+        SGLang's server arguments as they were given: ``hicache_ratio`` is None by default.
+    """
+    if config.hicache_ratio is not None:
+        return ratio
+    return ratio * codec.geometry.bytes_per_token / codec.bytes_per_token

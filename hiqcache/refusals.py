@@ -104,7 +104,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "kv_cache_dtype",
         _not_in("auto", "bf16", "bfloat16"),
-        "encodes a BF16 KV cache, not a quantised one: drop --kv-cache-dtype",
+        "encodes a BF16 or FP16 KV cache, not a quantised one: drop --kv-cache-dtype",
     ),
     Refusal(
         "speculative_algorithm",
@@ -215,14 +215,14 @@ def refuse_buffers(
     scales: Any,
     drafts: Sequence[Any],
 ) -> None:
-    """Raise unless the device buffers are plain rows ``[slots, kv_heads, head_dim]``.
+    """Raise unless the device buffers are plain rows, ``[slots, kv_heads, head_dim]``.
 
     Parameters
     ----------
     codec : str
         Value of ``--hicache-l2-codec``.
     keys, values : sequence of torch.Tensor
-        The KV cache, a tensor for each layer.
+        The KV cache, a tensor for each layer. K and V may differ in ``head_dim``.
     layout
         SGLang's name of their layout, or its enumeration member.
     scales
@@ -235,15 +235,17 @@ def refuse_buffers(
     ValueError
         Names what is in the way.
     """
-    shapes = {tuple(layer.shape[1:]) for layer in (*keys, *values)}
+    k_shapes, v_shapes = (sorted({tuple(b.shape[1:]) for b in part}) for part in (keys, values))
+    shapes = k_shapes + v_shapes
     layout = getattr(layout, "value", layout)
     found = {
         "a stage without KV layers": not keys,
         "packed draft layers": len(drafts) > 0,
         "a quantised KV cache": scales is not None,
         f"the device layout {layout!r}": layout != "nhd",
-        f"K and V rows that differ ({sorted(shapes)})": len(shapes) > 1,
-        f"device rows of shape {sorted(shapes)}": any(len(shape) != 2 for shape in shapes),
+        f"layers of different shapes ({shapes})": max(len(k_shapes), len(v_shapes)) > 1,
+        f"device rows of shape {shapes}": any(len(shape) != 2 for shape in shapes),
+        f"K and V of different heads ({shapes})": len({shape[0] for shape in shapes}) > 1,
     }
     for thing, present in found.items():
         if present:

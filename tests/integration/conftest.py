@@ -46,3 +46,11 @@ def _one_torch_thread() -> None:
 def raw_codec(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the identity codec a choice, as a package that brings its own codec would."""
     monkeypatch.syspath_prepend(str(PLUGIN))
+
+
+@pytest.fixture(autouse=True)
+def _memory_for_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give host pools 4 GB: what other processes of a machine hold is not these tests' subject."""
+    from .releases import limit_host_memory
+
+    limit_host_memory(monkeypatch, 4 * 10**9)

@@ -19,34 +19,47 @@ def drop_load() -> None:
 
 
 def zero_scales() -> None:
-    """Records whose scales were not transferred."""
-    from hiqcache.staging import StagedTransfer
+    """Units whose scales were not transferred."""
+    from hiqcache.codecs.int8 import Int8Block
 
-    backup = StagedTransfer.backup
+    encode = Int8Block.encode
 
-    def without_scales(self, keys, values, device_indices, host_indices, store):
-        def store_payload(hosts, rows):
-            for records in self.backup_records.flatten(0, 1):
-                self.codec.layout.scales(records).zero_()
-            store(hosts, rows)
+    def without_scales(self, rows, blocks, workspace):
+        encode(self, rows, blocks, workspace)
+        self.scales(blocks).zero_()
 
-        backup(self, keys, values, device_indices, host_indices, store_payload)
-
-    StagedTransfer.backup = without_scales
+    # What the tests compare with is the library's own; only SGLang's transfers are to lose them.
+    _in_transfers(Int8Block, "encode", without_scales)
 
 
 def coarse() -> None:
     """A codec of four bits in eight: every sixteenth level."""
-    from hiqcache.codecs.int8 import Int8Codec
+    from hiqcache.codecs.int8 import Int8Block
 
-    encode = Int8Codec.encode
+    encode = Int8Block.encode
 
-    def rounded(self, rows, records, workspace):
-        encode(self, rows, records, workspace)
-        payload = self.layout.payload(records)
+    def rounded(self, rows, blocks, workspace):
+        encode(self, rows, blocks, workspace)
+        payload = self.payload(blocks)
         payload.copy_((payload.float() / 16).round().clamp(-7, 7).mul(16))
 
-    Int8Codec.encode = rounded
+    _in_transfers(Int8Block, "encode", rounded)
+
+
+def _in_transfers(owner: type, name: str, faulty) -> None:
+    """Replace a method for the time of a backup."""
+    from hiqcache.staging import StagedTransfer
+
+    backup, correct = StagedTransfer.backup, getattr(owner, name)
+
+    def with_fault(self, *args):
+        setattr(owner, name, faulty)
+        try:
+            backup(self, *args)
+        finally:
+            setattr(owner, name, correct)
+
+    StagedTransfer.backup = with_fault
 
 
 def swap_pages() -> None:
@@ -56,7 +69,7 @@ def swap_pages() -> None:
     load = StagedTransfer.load
 
     def swapped(self, keys, values, device_indices, host_indices, fetch):
-        page = 16
+        page = self.codec.geometry.page_size
         order = torch.arange(len(host_indices))
         if len(order) >= 2 * page:
             order[: 2 * page] = order[: 2 * page].roll(page)
@@ -77,13 +90,20 @@ def swap_layers() -> None:
     StagedTransfer.backup = reversed_layers
 
 
-def shift_records() -> None:
-    """Records are stored one host slot further, and fetched from there: values alone agree."""
+def shift_units() -> None:
+    """Units are stored one host page further, and fetched from there: values alone agree."""
     from hiqcache.staging import StagedTransfer
 
     def shifted(method):
         def wrapper(self, keys, values, device_indices, host_indices, move):
-            method(self, keys, values, device_indices, host_indices + 1, move)
+            method(
+                self,
+                keys,
+                values,
+                device_indices,
+                host_indices + self.codec.geometry.page_size,
+                move,
+            )
 
         return wrapper
 
@@ -91,7 +111,7 @@ def shift_records() -> None:
     StagedTransfer.backup = shifted(StagedTransfer.backup)
 
 
-FAULTS = (drop_load, zero_scales, coarse, swap_pages, swap_layers, shift_records)
+FAULTS = (drop_load, zero_scales, coarse, swap_pages, swap_layers, shift_units)
 
 
 def install() -> None:

@@ -23,6 +23,8 @@ from sglang.srt.mem_cache.unified_cache.components import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 from sglang.srt.runtime_context import get_context
 
+from hiqcache.geometry import KVGeometry
+
 from .releases import device_slots, finish_backups, matched_on_device, restored_tokens
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,11 +44,20 @@ class Setup:
     layers: int = 3
     kv_heads: int = 8
     head_dim: int = 128
+    v_head_dim: int = 128
+    dtype: torch.dtype = torch.bfloat16
     device_tokens: int = 640
     ratio: float = 4.0
     size_gb: int = 0
     device_pool: type = MHATokenToKVPool
     device: str = DEVICE
+
+    @property
+    def geometry(self) -> KVGeometry:
+        """What a codec is made for."""
+        return KVGeometry(
+            self.layers, self.kv_heads, self.head_dim, self.v_head_dim, self.page_size, self.dtype
+        )
 
     @property
     def server_args(self) -> dict:
@@ -105,11 +116,11 @@ class Radix:
             slots = self.allocator.alloc(tokens)
         s = self.setup
         generator = torch.Generator().manual_seed(1000 + seed)
-        shape = (tokens, s.kv_heads, s.head_dim)
         self.kv[seed] = []
         for layer in range(s.layers):
             k, v = (
-                torch.randn(shape, generator=generator).bfloat16().to(s.device) for _ in range(2)
+                torch.randn((tokens, s.kv_heads, dim), generator=generator).to(s.device, s.dtype)
+                for dim in (s.head_dim, s.v_head_dim)
             )
             self.device.k_buffer[layer][slots] = k
             self.device.v_buffer[layer][slots] = v
@@ -197,18 +208,19 @@ def radix(setup: Setup) -> Iterator[Radix]:
         device = s.device_pool(
             s.device_tokens,
             s.page_size,
-            torch.bfloat16,
+            s.dtype,
             s.kv_heads,
             s.head_dim,
             s.layers,
             s.device,
             False,
+            v_head_dim=s.v_head_dim,
         )
         allocator = (
-            TokenToKVPoolAllocator(s.device_tokens, torch.bfloat16, s.device, device, False)
+            TokenToKVPoolAllocator(s.device_tokens, s.dtype, s.device, device, False)
             if s.page_size == 1
             else PagedTokenToKVPoolAllocator(
-                s.device_tokens, s.page_size, torch.bfloat16, s.device, device, False
+                s.device_tokens, s.page_size, s.dtype, s.device, device, False
             )
         )
         params = CacheInitParams(

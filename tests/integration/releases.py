@@ -56,6 +56,7 @@ def build_host_pool(device: Any, *, drafts: tuple[Any, ...] = ()) -> Any:
             start_layer=0,
             end_layer=last,
             draft_buffer_infos=infos,
+            write_back_staging=device.hicache_write_back_staging,
         )
     cls = mha.get_mha_host_pool_cls(kv)
     return cls(kv, 2.0, 0, device.page_size, "page_first", **more)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
 from sglang.srt.mem_cache.pool_host import common
+from sglang.srt.runtime_context import get_context
 
-from .radix import Setup, radix, synchronize
-from .releases import limit_host_memory
+from .radix import DEVICE, Setup, radix, synchronize
+from .releases import build_host_pool, limit_host_memory
 
 
 @pytest.fixture
@@ -22,10 +24,19 @@ QWEN3_8B = dict(layers=36, kv_heads=8, head_dim=128, device_tokens=64, page_size
 
 @pytest.mark.parametrize("layout", ["layer_first", "page_first"])
 @pytest.mark.parametrize(
-    ("codec", "bytes_per_token", "tokens"), [("none", 147_456, 54_254), ("int8", 82_944, 96_451)]
+    ("codec", "page", "bytes_per_token", "tokens"),
+    [
+        ("none", 1, 147_456, 54_254),
+        ("int8", 1, 82_944, 96_451),
+        ("int8", 64, 74_880, 106_880),
+        ("int8-hadamard", 64, 74_880, 106_880),
+        ("k8v4", 64, 57_024, 140_352),
+        ("int4", 64, 39_168, 204_288),
+    ],
 )
-def test_qwen3_8b_at_8_gb(codec, bytes_per_token, tokens, layout, untouched_arena):
-    setup = Setup(codec=codec, layout=layout, size_gb=8, **QWEN3_8B)
+def test_qwen3_8b_at_8_gb(codec, page, bytes_per_token, tokens, layout, untouched_arena):
+    geometry = QWEN3_8B | dict(page_size=page)
+    setup = Setup(codec=codec, layout=layout, size_gb=8, **geometry)
     with radix(setup) as r:
         assert r.host.size_per_token == r.host.get_size_per_token() == bytes_per_token
         assert r.host.size == tokens
@@ -40,9 +51,19 @@ def _changed(host, poison: int, back_up) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("layout", ["layer_first", "page_first"])
-@pytest.mark.parametrize(("codec", "bytes_per_token"), [("none", 147_456), ("int8", 82_944)])
-def test_a_backup_writes_exactly_its_tokens_bytes(codec, bytes_per_token, layout):
-    setup = Setup(codec=codec, layout=layout, ratio=2.0, **QWEN3_8B)
+@pytest.mark.parametrize(
+    ("codec", "page", "bytes_per_token"),
+    [
+        ("none", 1, 147_456),
+        ("int8", 1, 82_944),
+        ("int8", 16, 74_880),
+        ("k8v4", 16, 57_024),
+        ("int4", 16, 39_168),
+    ],
+)
+def test_a_backup_writes_exactly_its_tokens_bytes(codec, page, bytes_per_token, layout):
+    geometry = QWEN3_8B | dict(page_size=page)
+    setup = Setup(codec=codec, layout=layout, ratio=2.0, **geometry)
     with radix(setup) as r:
         tokens = 48
         slots = r.insert(1, tokens)
@@ -65,3 +86,18 @@ def test_a_pool_beyond_the_budget_is_refused_in_encoded_bytes(monkeypatch):
         radix(setup),
     ):
         pass
+
+
+@pytest.mark.parametrize(("codec", "saving"), [("int8", 8192 / 4160), ("int4", 8192 / 2176)])
+def test_the_default_ratio_spends_what_a_raw_pool_would(codec, saving):
+    """SGLang's default ratio stands for memory; one that is given counts tokens."""
+    args = Setup(codec=codec).server_args
+    sizes = {}
+    for chosen in (2.0, None):
+        with get_context().override_server_args(**args | dict(hicache_ratio=chosen)):
+            device = MHATokenToKVPool(640, 16, torch.bfloat16, 8, 128, 2, DEVICE, False)
+            pool = build_host_pool(device)  # at the ratio 2.0 that the default resolves to
+            sizes[chosen] = pool.size
+            assert pool.kv_buffer.nbytes == pool.size * pool.size_per_token
+    assert sizes[2.0] == 2 * 640 + 16
+    assert sizes[None] == int(2 * 640 * saving) // 16 * 16 + 16

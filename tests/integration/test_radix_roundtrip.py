@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hiqcache.codecs import make_codec
-from hiqcache.geometry import KVGeometry
+from hiqcache.codecs.layout import UnitLayout
 
 from .radix import Rows, Setup, radix
 
@@ -23,6 +23,7 @@ PLACEMENTS = [
     ("layer_first", "direct"),
     ("page_first_direct", "direct"),
 ]
+FORMATS = ["int8", "int8-hadamard", "k8v4", "int4"]
 CASES = [
     pytest.param(layout, io, page, policy, id=f"{layout}-{io}-page{page}-{policy}")
     for layout, io in PLACEMENTS
@@ -31,31 +32,36 @@ CASES = [
 ]
 
 
-def restore(setup: Setup) -> tuple[Rows, Rows]:
+def restore(setup: Setup, tokens: int = TOKENS) -> tuple[Rows, Rows]:
     """Back a sequence up, push it out of the device pool, restore it: (inserted, restored)."""
     with radix(setup) as r:
-        r.insert(1, TOKENS)
+        r.insert(1, tokens)
         if setup.policy == "write_through_selective":
-            r.touch(1, TOKENS)
+            r.touch(1, tokens)
         for seed in (2, 3, 4):
-            r.insert(seed, TOKENS)
-        assert r.found(1, TOKENS) == (0, TOKENS)
+            r.insert(seed, tokens)
+        assert r.found(1, tokens) == (0, tokens)
         # Nothing of the sequence may survive in the device pool by luck.
         first_keys = r.kv[1][0][0]
         assert not (r.device.k_buffer[0][:, None] == first_keys[None, :4]).flatten(2).all(-1).any()
-        assert r.load_back(1, TOKENS) == TOKENS
-        return r.kv[1], r.read(1, TOKENS)
+        assert r.load_back(1, tokens) == tokens
+        return r.kv[1], r.read(1, tokens)
 
 
-def through_codec(name: str, setup: Setup, rows: torch.Tensor) -> torch.Tensor:
-    """The library's encode and decode of the rows, without SGLang."""
-    geometry = KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, setup.device)
-    codec = make_codec(name, geometry)
-    workspace = codec.workspace(len(rows), rows.device)
-    records = torch.empty((len(rows), codec.record_bytes), dtype=torch.uint8, device=rows.device)
-    restored = torch.empty_like(rows)
-    codec.encode(rows, records, workspace)
-    codec.decode(records, restored, workspace)
+def through_codec(setup: Setup, rows: Rows) -> Rows:
+    """The library's encode and decode of whole pages of every layer, without SGLang."""
+    codec = make_codec(setup.codec, setup.geometry)
+    restored = []
+    for layer in rows:
+        keys, values = (part.unflatten(0, (-1, setup.page_size)) for part in layer)
+        workspace = codec.workspace(len(keys), keys.device)
+        units = torch.empty(
+            (len(keys), codec.unit.unit_bytes), dtype=torch.uint8, device=keys.device
+        )
+        out = torch.empty_like(keys), torch.empty_like(values)
+        codec.encode(keys, values, units, workspace)
+        codec.decode(units, *out, workspace)
+        restored.append((out[0].flatten(0, 1), out[1].flatten(0, 1)))
     return restored
 
 
@@ -75,55 +81,83 @@ def test_raw_kv_is_restored_bit_for_bit(codec, layout, io, page, policy, raw_cod
 
 
 @pytest.mark.parametrize(("layout", "io", "page", "policy"), CASES)
-def test_int8_restores_what_the_library_decodes(layout, io, page, policy):
-    setup = Setup("int8", layout, io, page, policy)
+@pytest.mark.parametrize("codec", FORMATS)
+def test_a_format_restores_what_the_library_decodes(codec, layout, io, page, policy):
+    setup = Setup(codec, layout, io, page, policy)
     inserted, restored = restore(setup)
-    expected = [
-        (through_codec("int8", setup, k), through_codec("int8", setup, v)) for k, v in inserted
-    ]
-    assert_rows_equal(expected, restored)
+    assert_rows_equal(through_codec(setup, inserted), restored)
     with pytest.raises(AssertionError):
         assert_rows_equal(inserted, restored)  # the codec is lossy: it really ran
 
 
-def record_address(setup: Setup, host, component: int, layer: int, slot: int, size: int) -> int:
-    """Byte offset of one record in the arena, from the layout's definition alone."""
-    slots, layers, page = host.size, setup.layers, setup.page_size
-    match setup.layout:
-        case "layer_first":  # [2, layers, slots, record]
-            index = (component * layers + layer) * slots + slot
-        case "page_first":  # [2, slots, layers, record]
-            index = (component * slots + slot) * layers + layer
-        case "page_first_direct":  # [2, pages, layers, page_size, record]
-            block = (component * (slots // page) + slot // page) * layers + layer
-            index = block * page + slot % page
-        case layout:
-            raise AssertionError(layout)
-    return index * size
+GEOMETRIES = {
+    "4-heads": dict(kv_heads=4),
+    "2-heads": dict(kv_heads=2),
+    "1-head": dict(kv_heads=1),
+    "3x64": dict(kv_heads=3, head_dim=64, v_head_dim=64),
+    "5x80": dict(kv_heads=5, head_dim=80, v_head_dim=80),
+    "2x96": dict(kv_heads=2, head_dim=96, v_head_dim=96),
+    "2x112": dict(kv_heads=2, head_dim=112, v_head_dim=112),
+    "2x192": dict(kv_heads=2, head_dim=192, v_head_dim=192),
+    "1x256": dict(kv_heads=1, head_dim=256, v_head_dim=256),
+    "k192-v128": dict(kv_heads=2, head_dim=192, v_head_dim=128),
+    "k64-v96": dict(kv_heads=3, head_dim=64, v_head_dim=96),
+    "fp16": dict(dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("page", [8, 32, 128])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("codec", FORMATS)
+def test_a_geometry_is_restored(codec, geometry, page, tokens=384):
+    setup = Setup(codec, page_size=page, device_tokens=2 * tokens, **GEOMETRIES[geometry])
+    inserted, restored = restore(setup, tokens)
+    assert_rows_equal(through_codec(setup, inserted), restored)
+
+
+def half_address(setup: Setup, host, unit: UnitLayout, half: int, layer: int, page: int):
+    """Byte offsets of the rows of half a unit in the arena, from the layout's definition alone."""
+    rows, pages, layers = unit.rows_per_half, host.page_num, setup.layers
+    for row in range(rows):
+        match setup.layout:
+            case "layer_first":  # [2, layers, pages, rows, bytes]
+                index = ((half * layers + layer) * pages + page) * rows + row
+            case "page_first":  # [2, pages, rows, layers, bytes]
+                index = ((half * pages + page) * rows + row) * layers + layer
+            case "page_first_direct":  # [2, pages, layers, rows, bytes]
+                index = ((half * pages + page) * layers + layer) * rows + row
+            case layout:
+                raise AssertionError(layout)
+        yield index * unit.mover_row_bytes
 
 
 @pytest.mark.parametrize(("layout", "io"), PLACEMENTS)
 @pytest.mark.parametrize("page", [1, 16, 64])
-def test_each_record_lies_at_its_address(layout, io, page):
-    setup = Setup("int8", layout, io, page)
-    geometry = KVGeometry(setup.layers, setup.kv_heads, setup.head_dim, setup.device)
-    codec = make_codec("int8", geometry)
-    size = codec.record_bytes
+@pytest.mark.parametrize("codec", FORMATS)
+def test_each_unit_lies_at_its_address(codec, layout, io, page):
+    setup = Setup(codec, layout, io, page)
+    made = make_codec(codec, setup.geometry)
+    unit = made.unit
     with radix(setup) as r:
-        slots = r.insert(1, TOKENS)
-        hosts = r.host_slots(slots)
+        hosts = r.host_slots(r.insert(1, TOKENS))
         assert len(set(hosts.tolist())) == TOKENS
+        pages = hosts.unflatten(0, (-1, page))
+        assert torch.equal(pages, pages[:, :1] // page * page + torch.arange(page))
         arena = r.host.kv_buffer.flatten()
+        assert arena.nbytes == r.host.size * made.bytes_per_token
         for layer, rows in enumerate(r.kv[1]):
-            for component in range(2):
-                expected = torch.empty((TOKENS, size), dtype=torch.uint8, device=setup.device)
-                codec.encode(rows[component], expected, codec.workspace(TOKENS, setup.device))
-                expected = expected.cpu()
-                for token, slot in enumerate(hosts.tolist()):
-                    at = record_address(setup, r.host, component, layer, slot, size)
-                    assert torch.equal(arena[at : at + size], expected[token]), (
-                        f"component {component}, layer {layer}, token {token}, slot {slot}"
-                    )
+            keys, values = (part.unflatten(0, (-1, page)) for part in rows)
+            expected = torch.empty((len(pages), unit.unit_bytes), dtype=torch.uint8)
+            expected = expected.to(setup.device)
+            made.encode(keys, values, expected, made.workspace(len(pages), setup.device))
+            expected = expected.cpu().view(len(pages), 2, unit.rows_per_half, -1)
+            for index, slot in enumerate(pages[:, 0].tolist()):
+                for half in range(2):
+                    at = half_address(setup, r.host, unit, half, layer, slot // page)
+                    for row, start in zip(expected[index, half], at, strict=True):
+                        assert torch.equal(arena[start : start + len(row)], row), (
+                            f"half {half}, layer {layer}, page {index}, slot {slot}"
+                        )
 
 
 def test_merged_nodes_restore_in_one_transfer(monkeypatch):
@@ -146,21 +180,20 @@ def test_merged_nodes_restore_in_one_transfer(monkeypatch):
         r.finish_load_back()
         assert submitted == [[2 * TOKENS]]
         for seed in seeds:
-            expected = [
-                tuple(through_codec("int8", r.setup, x) for x in rows) for rows in r.kv[seed]
-            ]
-            assert_rows_equal(expected, r.read(seed, TOKENS))
+            assert_rows_equal(through_codec(r.setup, r.kv[seed]), r.read(seed, TOKENS))
 
 
-ROUND_TRIP = "test_int8_restores_what_the_library_decodes[page_first-kernel-page16-write_through]"
-ADDRESSES = "test_each_record_lies_at_its_address[16-page_first-kernel]"
+ROUND_TRIP = (
+    "test_a_format_restores_what_the_library_decodes[int8-page_first-kernel-page16-write_through]"
+)
+ADDRESSES = "test_each_unit_lies_at_its_address[int8-16-page_first-kernel]"
 FAULTS = {
     "drop_load": ROUND_TRIP,
     "zero_scales": ROUND_TRIP,
     "swap_pages": ROUND_TRIP,
     "swap_layers": ROUND_TRIP,
-    # Stored one slot further and fetched from there: values agree, addresses do not.
-    "shift_records": ADDRESSES,
+    # Stored one page further and fetched from there: values agree, addresses do not.
+    "shift_units": ADDRESSES,
 }
 
 

@@ -12,12 +12,13 @@ from sglang.srt.arg_groups import hicache_hook
 from sglang.srt.arg_groups.overrides import resolving_view
 from sglang.srt.mem_cache import kv_cache_builder, registry
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
-from sglang.srt.mem_cache.pool_host import l2_codec, mha
+from sglang.srt.mem_cache.pool_host import l2_codec, mha, mha_encoded
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
 from sglang.version import __version__
 
 from hiqcache.refusals import REFUSALS, STORAGE_ATTACH_REFUSED
+from hiqcache.staging import StagedTransfer
 
 from .radix import DEVICE, Setup, radix
 from .releases import build_host_pool, host_pool_input
@@ -130,7 +131,7 @@ def test_a_device_pool_that_is_not_the_plain_one_is_refused_by_name():
 
 
 def test_an_mla_pool_is_refused_by_name():
-    def mla(size, page_size, dtype, heads, head_dim, layers, device, saver):
+    def mla(size, page_size, dtype, heads, head_dim, layers, device, saver, **widths):
         return MLATokenToKVPool(size, page_size, dtype, 512, 64, layers, device, saver)
 
     with (
@@ -151,12 +152,12 @@ def test_packed_drafts_are_refused_by_the_pool():
             build_host_pool(device, drafts=(device,))
 
 
-def test_a_half_precision_cache_is_refused():
+def test_a_quantised_cache_is_refused():
     with (
         get_context().override_server_args(**Setup().server_args),
-        pytest.raises(ValueError, match=r"torch\.float16.*torch\.bfloat16"),
+        pytest.raises(ValueError, match=r"is torch\.uint8; HiQCache encodes torch\.bfloat16 and"),
     ):
-        build_host_pool(device_pool(torch.float16))
+        build_host_pool(device_pool(torch.float8_e5m2))
 
 
 def test_a_storage_backend_cannot_be_attached_to_a_running_server():
@@ -168,20 +169,24 @@ def test_a_storage_backend_cannot_be_attached_to_a_running_server():
 def test_a_cache_that_keeps_its_host_copies_another_way_is_refused():
     """SGLang chooses its cache by more than its arguments; the one it chose is looked at."""
     with radix(Setup()) as r:
-        assert l2_codec.encoded_cache_only(lambda: r.cache)() is r.cache
+        assert mha_encoded.create_tree_cache(lambda: r.cache) is r.cache
     with (
         get_context().override_server_args(**Setup().server_args),
         pytest.raises(ValueError, match=r"has no effect .* SimpleNamespace with no host pool"),
     ):
-        l2_codec.encoded_cache_only(SimpleNamespace)()
+        mha_encoded.create_tree_cache(SimpleNamespace)
     with radix(Setup(codec="none")) as r:
         raw = r.cache
-        assert l2_codec.encoded_cache_only(lambda: raw)() is raw
+
+        def create_tree_cache():
+            return raw
+
+        assert l2_codec.unless_encoded(create_tree_cache)() is raw
     with (
         get_context().override_server_args(**Setup().server_args),
         pytest.raises(ValueError, match="UnifiedRadixCache with MHATokenToKVPoolHost"),
     ):
-        l2_codec.encoded_cache_only(lambda: raw)()
+        l2_codec.unless_encoded(create_tree_cache)()
 
 
 def test_servers_build_their_cache_through_the_check():
@@ -212,9 +217,30 @@ def test_raw_staging_is_not_allocated_for_an_encoded_pool(monkeypatch, codec, st
         monkeypatch.setattr(
             mha, "can_use_write_back_jit_kernel", lambda **kwargs: reached.append(kwargs) or False
         )
-        if hasattr(kv_cache_builder, "prepare_mha_write_back_staging"):  # 0.5.21
-            prepare = kv_cache_builder.prepare_mha_write_back_staging
-            prepare(host_pool_input(device), layer_num=2, page_size=16)
-        else:
+        prepare_staging(device)
+        if codec != "none" or not hasattr(kv_cache_builder, "prepare_hicache_staging"):  # 0.5.20
             build_host_pool(device)
     assert bool(reached) is staged
+
+
+@pytest.mark.skipif(
+    not hasattr(kv_cache_builder, "prepare_hicache_staging"),
+    reason="0.5.20 prepares nothing before it sizes the KV cache",
+)
+@pytest.mark.parametrize("layout", ["layer_first", "page_first"])
+def test_staging_is_reserved_where_sglang_reserves_its_own(layout):
+    with get_context().override_server_args(**Setup(layout=layout).server_args):
+        device = device_pool()
+        assert device.hicache_write_back_staging is None
+        prepare_staging(device)
+        reserved = device.hicache_write_back_staging
+        assert isinstance(reserved, StagedTransfer)
+        assert build_host_pool(device)._staged is reserved
+        assert build_host_pool(device_pool())._staged is not reserved
+
+
+def prepare_staging(device: MHATokenToKVPool) -> None:
+    """What the scheduler does before it sizes the KV cache; nothing before 0.5.21."""
+    runner = SimpleNamespace(token_to_kv_pool=device, mtp_draft_device_pools=())
+    if hasattr(kv_cache_builder, "prepare_hicache_staging"):
+        kv_cache_builder.prepare_hicache_staging(tp_worker=SimpleNamespace(model_runner=runner))
