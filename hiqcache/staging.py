@@ -242,13 +242,14 @@ class StagedTransfer:
         for start in range(0, slots.shape[0], self.chunk_tokens):
             chunk = slice(start, start + self.chunk_tokens)
             host_rows = self._host_rows(lane, host_indices[chunk])
-            yield slots[chunk], host_rows, staging_rows[: host_rows.shape[0]].flatten()
+            staged = staging_rows[: host_rows.shape[0]]
+            yield slots[chunk], host_rows.flatten(), staged.flatten()
 
     def _host_rows(self, lane: _Lane, host_indices: torch.Tensor) -> torch.Tensor:
-        """Rows of a half of the host pool that hold the pages of these slots."""
+        """Rows of a half of the host pool that hold these slots' pages, ``[pages, rows]``."""
         page, rows_per_half = self.codec.geometry.page_size, self.codec.unit.rows_per_half
         kind = host_indices.device.type
         firsts = host_indices[::page]
         rows = lane.host_rows[kind][: firsts.shape[0]]
         torch.floor_divide(firsts.unsqueeze(1).expand_as(rows), page, out=rows)
-        return rows.mul_(rows_per_half).add_(self._half_rows[kind]).flatten()
+        return rows.mul_(rows_per_half).add_(self._half_rows[kind])

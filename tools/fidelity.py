@@ -104,6 +104,8 @@ def usable_device(name: str) -> torch.device:
 
 def measure(device: torch.device) -> list[Measured]:
     """Measure every input on ``device``."""
+    import torch
+
     from hiqcache.codecs.int8 import Int8Block
     from hiqcache.fidelity import ErrorBoundViolated, verified_error_bound
     from hiqcache.geometry import PageRows

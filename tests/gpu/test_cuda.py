@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from hiqcache.codecs.int8 import Int8Codec  # noqa: E402
+from hiqcache.codecs import codec_class, codec_names, make_codec  # noqa: E402
+from hiqcache.codecs.base import KVCodec  # noqa: E402
 from hiqcache.geometry import KVGeometry  # noqa: E402
 from hiqcache.staging import Move, StagedTransfer  # noqa: E402
 
@@ -28,52 +31,66 @@ def rows(tokens: int, kv_heads: int, head_dim: int) -> torch.Tensor:
     return x.bfloat16()
 
 
-@pytest.mark.parametrize(("kv_heads", "head_dim"), [(8, 128), (1, 128), (3, 64), (2, 80), (5, 7)])
-def test_a_record_has_the_same_bytes_on_both_devices(kv_heads: int, head_dim: int) -> None:
-    x = rows(1000, kv_heads, head_dim)
-    codec = Int8Codec(KVGeometry(LAYERS, kv_heads, head_dim, "cuda"))
-    records, restored = {}, {}
-    for device in ("cpu", "cuda"):
-        workspace = codec.workspace(len(x), device)
-        records[device] = torch.empty(
-            (len(x), codec.record_bytes), dtype=torch.uint8, device=device
-        )
-        restored[device] = torch.empty_like(x, device=device)
-        codec.encode(x.to(device), records[device], workspace)
-        codec.decode(records[device], restored[device], workspace)
-    assert torch.equal(records["cpu"], records["cuda"].cpu())
-    same = restored["cpu"].view(torch.int16) == restored["cuda"].cpu().view(torch.int16)
-    assert (same | (restored["cpu"].isnan() & restored["cuda"].cpu().isnan())).all()
+def encoded(codec: KVCodec, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Units of K and V ``[..., tokens, kv_heads, dim]``, where those are."""
+    page = codec.geometry.page_size
+    k, v = (x.unflatten(-3, (-1, page)) for x in (keys, values))
+    units = torch.empty((*k.shape[:-3], codec.unit.unit_bytes), dtype=torch.uint8, device=k.device)
+    codec.encode(k, v, units, codec.workspace(units[..., 0].numel(), k.device))
+    return units
+
+
+def decoded(codec: KVCodec, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """K and V of units, where those are."""
+    k, v = (
+        torch.empty((*units.shape[:-1], *rows.shape), dtype=rows.dtype, device=units.device)
+        for rows in (codec.geometry.keys, codec.geometry.values)
+    )
+    codec.decode(units, k, v, codec.workspace(units[..., 0].numel(), units.device))
+    return k.flatten(-4, -3), v.flatten(-4, -3)
+
+
+@pytest.mark.parametrize("page_size", [1, 16])
+@pytest.mark.parametrize(
+    ("kv_heads", "head_dim", "v_head_dim"), [(8, 128, 128), (1, 128, 128), (3, 64, 96), (2, 80, 80)]
+)
+@pytest.mark.parametrize("name", codec_names())
+def test_a_unit_has_the_same_bytes_on_both_devices(
+    name: str, kv_heads: int, head_dim: int, v_head_dim: int, page_size: int
+) -> None:
+    codec = codec_class(name)(KVGeometry(LAYERS, kv_heads, head_dim, v_head_dim, page_size))
+    x = [rows(1024, kv_heads, dim) for dim in (head_dim, v_head_dim)]
+    units = {device: encoded(codec, *(r.to(device) for r in x)) for device in ("cpu", "cuda")}
+    assert torch.equal(units["cpu"], units["cuda"].cpu())
+    pairs = zip(decoded(codec, units["cpu"]), decoded(codec, units["cuda"]), strict=True)
+    for here, there in pairs:
+        same = here.view(torch.int16) == there.cpu().view(torch.int16)
+        assert (same | (here.isnan() & there.cpu().isnan())).all()
 
 
 class Arena:
-    """Host records in pinned memory, a chunk after another, so that every copy is contiguous.
+    """Host units in pinned memory, a chunk after another, so that every copy is contiguous.
 
-    torch copies what is not contiguous through a temporary, and waits for it.
+    torch copies what is not contiguous through a temporary, and waits for it. So whole units are
+    copied, not the rows of their halves; chunks come in order.
     """
 
     def __init__(self, transfer: StagedTransfer, chunks: int) -> None:
-        self.transfer = transfer
-        shape = (chunks, *transfer.backup_records.shape)
-        self.records = torch.zeros(shape, dtype=torch.uint8).pin_memory()
-        self.hosts = torch.arange(chunks * transfer.chunk_tokens, device="cuda")
-        step = transfer.chunk_tokens
-        # Which chunk some indices are, known without reading them.
-        self.chunk = {self.hosts[i * step :].data_ptr(): i for i in range(chunks)}
+        self.staged, self.fetched = transfer._backup.units, transfer._load.units
+        shape = (chunks, *self.staged.shape)
+        self.units = torch.zeros(shape, dtype=torch.uint8).pin_memory()
+        self.stores = itertools.cycle(self.units)
 
-    def store(self, hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
+    def store(self, host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
         """Move one whole chunk of every layer."""
-        records = self.records[self.chunk[hosts.data_ptr()]]
-        records.copy_(self.transfer.backup_records, non_blocking=True)
+        next(self.stores).copy_(self.staged, non_blocking=True)
 
     def fetch(self, layer: int) -> Move:
         """Return the move of one layer."""
+        chunks = iter(self.units)
 
-        def move(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
-            records = self.records[self.chunk[hosts.data_ptr()]]
-            for component in range(2):
-                into = self.transfer.load_records[component, layer]
-                into.copy_(records[component, layer], non_blocking=True)
+        def move(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+            self.fetched[0].copy_(next(chunks)[layer], non_blocking=True)
 
         return move
 
@@ -81,29 +98,26 @@ class Arena:
 CHUNKS = 8
 
 
-def test_both_directions_run_at_once_and_nothing_waits() -> None:
-    codec = Int8Codec(KVGeometry(LAYERS, 8, 128, "cuda"))
+@pytest.mark.parametrize("name", codec_names())
+@pytest.mark.parametrize("page_size", [1, 64])
+def test_both_directions_run_at_once_and_nothing_waits(name: str, page_size: int) -> None:
+    codec = make_codec(name, KVGeometry(LAYERS, 8, 128, page_size=page_size))
     transfer = StagedTransfer(codec, torch.device("cuda"))
     arena = Arena(transfer, CHUNKS)
     tokens = CHUNKS * transfer.chunk_tokens
-    cache = torch.randn(2, LAYERS, tokens, 8, 128, device="cuda").bfloat16()
-    expected = torch.empty_like(cache)
-    workspace = codec.workspace(tokens, "cuda")
-    records = torch.empty((tokens, codec.record_bytes), dtype=torch.uint8, device="cuda")
-    for component in range(2):
-        for layer in range(LAYERS):
-            codec.encode(cache[component, layer], records, workspace)
-            codec.decode(records, expected[component, layer], workspace)
+    keys, values = torch.randn(2, LAYERS, tokens, 8, 128, device="cuda").bfloat16()
+    expected = decoded(codec, encoded(codec, keys, values))
     slots = torch.arange(tokens, device="cuda")
-    into = torch.zeros_like(cache)
+    into = torch.zeros_like(keys), torch.zeros_like(values)
     backing_up, loading = torch.cuda.Stream(), torch.cuda.Stream()
     backed_up = torch.cuda.Event()
 
     def back_up() -> None:
         with torch.cuda.stream(backing_up):
-            transfer.backup(cache[0], cache[1], slots, arena.hosts, arena.store)
+            transfer.backup(keys, values, slots, slots, arena.store)
             backed_up.record()
 
+    torch.cuda.synchronize()
     back_up()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -113,11 +127,11 @@ def test_both_directions_run_at_once_and_nothing_waits() -> None:
         for _ in range(3):
             back_up()  # the same bytes again, while they are read
         with torch.cuda.stream(loading):
-            for layer in range(LAYERS):
-                k, v = into[0, layer], into[1, layer]
-                transfer.load(k, v, slots, arena.hosts, arena.fetch(layer))
+            for layer, (k, v) in enumerate(zip(*into, strict=True)):
+                transfer.load(k, v, slots, slots, arena.fetch(layer))
         assert not backed_up.query()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.cuda.synchronize()
-    assert torch.equal(into, expected)
+    for found, wanted in zip(into, expected, strict=True):
+        assert torch.equal(found, wanted)

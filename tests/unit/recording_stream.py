@@ -40,15 +40,18 @@ class HotPath(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations: list[str] = []
+        self.writes: list[str] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if not (takes_a_view(func) or writes_in_place(func)):
+        kwargs = kwargs or {}
+        if takes_a_view(func):
+            return func(*args, **kwargs)
+        if not writes_in_place(func):
             raise NotEnqueuedError(f"{func} allocates or synchronises")
-        self.operations.append(str(func))
-        return func(*args, **(kwargs or {}))
+        self.writes.append(str(func))
+        return func(*args, **kwargs)
 
 
 class RecordingStream(TorchDispatchMode):

@@ -1,26 +1,27 @@
 """The registry of codecs, what packages add to it, the contract, and the raw codec."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from hiqcache.codecs import codec_class, codec_names, make_codec
-from hiqcache.codecs.base import KVCodec
+from hiqcache.codecs import _BUILT_IN, codec_class, codec_names, make_codec
+from hiqcache.codecs.base import BlockFormat
 from hiqcache.codecs.int8 import Int8Codec
 from hiqcache.codecs.raw import RawCodec
-from hiqcache.geometry import KVGeometry
-from tests.unit.int8_rows import decode, encode, from_bits
+from hiqcache.geometry import KV_DTYPES, KVGeometry
+from tests.unit.kv_rows import decode_units, encode_units, from_bits
 
-GEOMETRY = KVGeometry(2, 3, 16, "cpu")
+GEOMETRY = KVGeometry(2, 3, 48)
+BUILT_IN = ["int8", "int8-hadamard", "k8v4", "int4"]
 
 PLUGIN = """
 from hiqcache.codecs.int8 import Int8Codec
 
 class HalfCodec(Int8Codec):
     id = "half"
-    format_tag = "l2-half-v1"
 """
 
 Install = Callable[[str, str], None]
@@ -41,16 +42,20 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return _install
 
 
-def test_int8_is_built_in() -> None:
-    assert codec_names()[0] == "int8"
-    assert codec_class("int8") is Int8Codec
-    codec = make_codec("int8", GEOMETRY)
-    assert isinstance(codec, Int8Codec)
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_codec_is_built_by_its_name(name: str) -> None:
+    codec = make_codec(name, GEOMETRY)
+    assert type(codec) is codec_class(name)
+    assert codec.id == name
     assert codec.geometry is GEOMETRY
 
 
+def test_these_are_built_in() -> None:
+    assert codec_names() == BUILT_IN
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"^unknown codec 'int7'; choose from int8$"):
+    with pytest.raises(ValueError, match=r"^unknown codec 'int7'; choose from int8, .*, int4$"):
         make_codec("int7", GEOMETRY)
 
 
@@ -62,23 +67,23 @@ def test_raw_is_no_choice() -> None:
 
 def test_a_package_adds_a_codec_by_an_entry_point(install: Install) -> None:
     install("half_codec", "[hiqcache.codecs]\nhalf = half_codec:HalfCodec\n")
-    assert codec_names() == ["int8", "half"]
+    assert codec_names() == [*BUILT_IN, "half"]
     codec = make_codec("half", GEOMETRY)
     assert (codec.id, codec.format_tag) == ("half", "l2-half-v1")
-    assert codec.record_bytes == make_codec("int8", GEOMETRY).record_bytes
-    with pytest.raises(ValueError, match=r"choose from int8, half$"):
+    assert codec.unit == make_codec("int8", GEOMETRY).unit
+    with pytest.raises(ValueError, match=r"choose from .*, int4, half$"):
         codec_class("quarter")
 
 
 def test_an_entry_point_of_another_group_is_not_a_codec(install: Install) -> None:
     install("other_codec", "[other.codecs]\nhalf = other_codec:HalfCodec\n")
-    assert codec_names() == ["int8"]
+    assert codec_names() == BUILT_IN
 
 
 def test_a_package_does_not_replace_a_built_in_codec(install: Install) -> None:
     install("shadow_codec", "[hiqcache.codecs]\nint8 = shadow_codec:HalfCodec\n")
     assert codec_class("int8") is Int8Codec
-    assert codec_names() == ["int8"]
+    assert codec_names() == BUILT_IN
 
 
 @pytest.mark.parametrize(
@@ -98,52 +103,58 @@ def test_an_entry_point_that_is_no_codec_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("kv_heads", "head_dim", "device", "ratio"),
-    [(8, 128, "cuda", 1.778), (4, 128, "cuda", 1.6), (2, 128, "cuda", 1.333), (1, 128, "cpu", 1.0),
-     (1, 128, "cuda", 1.0), (2, 64, "cuda", 1.0), (1, 64, "cpu", 1.778)],
+    ("kv_heads", "head_dim", "page_size", "ratio"),
+    [(8, 128, 1, 1.778), (4, 128, 1, 1.6), (2, 128, 1, 1.333), (1, 128, 1, 1.0), (2, 64, 1, 1.0),
+     (1, 64, 1, 1.0), (8, 128, 8, 1.969), (1, 128, 8, 1.778), (1, 128, 64, 1.969),
+     (1, 64, 64, 1.939)],
 )  # fmt: skip
 def test_a_geometry_that_padding_leaves_no_gain_is_refused(
-    kv_heads: int, head_dim: int, device: str, ratio: float
+    kv_heads: int, head_dim: int, page_size: int, ratio: float
 ) -> None:
-    geometry = KVGeometry(36, kv_heads, head_dim, device)
+    geometry = KVGeometry(36, kv_heads, head_dim, page_size=page_size)
     if ratio > 1:
         codec = make_codec("int8", geometry)
-        assert geometry.row_bytes / codec.record_bytes == pytest.approx(ratio, abs=5e-4)
+        assert geometry.bytes_per_token / codec.bytes_per_token == pytest.approx(ratio, abs=5e-4)
     else:
-        with pytest.raises(ValueError, match=r"'int8' saves nothing for . KV heads.* none, or few"):
+        refusal = r"^codec 'int8' saves nothing for . KV heads of .* 8 or more, fewer ranks, or --h"
+        with pytest.raises(ValueError, match=refusal):
             make_codec("int8", geometry)
 
 
-def test_a_codec_must_fulfil_the_contract() -> None:
-    class Unfinished(KVCodec):
-        id = "unfinished"
-        format_tag = "l2-unfinished-v0"
+def test_a_control_may_save_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_BUILT_IN, "raw", RawCodec)
+    assert make_codec("raw", GEOMETRY).bytes_per_token >= GEOMETRY.bytes_per_token
+
+
+def test_a_format_must_fulfil_the_contract() -> None:
+    class Unfinished(BlockFormat):
+        pass
 
     with pytest.raises(TypeError, match="abstract"):
-        Unfinished(GEOMETRY)  # type: ignore[abstract]
+        Unfinished(GEOMETRY.keys)  # type: ignore[abstract]
 
 
-@pytest.mark.parametrize("codec", [Int8Codec(GEOMETRY), RawCodec(GEOMETRY)], ids=lambda c: c.id)
-def test_bytes_per_token_are_those_of_all_layers_of_k_and_v(codec: KVCodec) -> None:
-    assert codec.bytes_per_token == 2 * 2 * codec.record_bytes
+def test_a_tag_names_the_pages_that_are_not_tokens() -> None:
+    assert make_codec("int8", GEOMETRY).format_tag == "l2-int8-v1"
+    assert make_codec("k8v4", replace(GEOMETRY, page_size=16)).format_tag == "l2-k8v4-v1-p16"
 
 
-def test_the_raw_codec_restores_every_bit() -> None:
+# --- the raw codec -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_the_raw_codec_restores_every_bit(page_size: int, dtype: torch.dtype) -> None:
+    tokens = 200
     bits = range(0, 0x10000, 7)
-    rows = from_bits([*bits, *[0] * (-len(bits) % 48)], 3, 16)
-    codec = RawCodec(GEOMETRY)
-    assert codec.record_bytes == GEOMETRY.row_bytes == 96
-    records = encode(codec, rows)
-    assert torch.equal(records, rows.flatten(1).view(torch.uint8))
-    assert torch.equal(decode(codec, records).view(torch.int16), rows.view(torch.int16))
-
-
-def test_raw_records_may_be_strided() -> None:
-    rows = from_bits(range(0x3F00, 0x3F00 + 4 * 48), 3, 16)
-    arena = torch.full((4, 2, 96), 0xA5, dtype=torch.uint8)
-    codec = RawCodec(GEOMETRY)
-    codec.encode(rows, arena[:, 1], None)
-    assert (arena[:, 0] == 0xA5).all()
-    restored = torch.zeros_like(rows)
-    codec.decode(arena[:, 1], restored, None)
-    assert torch.equal(restored, rows)
+    k = from_bits([*bits, *bits][: tokens * 48], 3, 16).view(dtype)
+    v = from_bits([*bits, *bits][-tokens * 24 :], 3, 8).view(dtype)
+    codec = RawCodec(KVGeometry(2, 3, 16, 8, page_size, dtype))
+    units = encode_units(codec, k, v)
+    keys, values = units[:, : 96 * page_size], units[:, codec.unit.key_bytes :]
+    assert torch.equal(keys.reshape(tokens, 96), k.flatten(1).view(torch.uint8))
+    assert torch.equal(
+        values[:, : 48 * page_size].reshape(tokens, 48), v.flatten(1).view(torch.uint8)
+    )
+    for restored, original in zip(decode_units(codec, units), (k, v), strict=True):
+        assert torch.equal(restored.view(torch.int16), original.view(torch.int16))

@@ -17,7 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hiqcache.codecs.int8 import Int8Codec, Int8Workspace
+from hiqcache.codecs.int8 import Int8Block, Int8Workspace
 from hiqcache.fidelity import (
     BF16_ROUNDOFF,
     BoundReport,
@@ -29,12 +29,11 @@ from hiqcache.fidelity import (
     round_to_bf16,
     verified_error_bound,
 )
-from hiqcache.geometry import KVGeometry
 from tests.fixtures import int8_v1
-from tests.unit.int8_rows import from_bits, from_bytes, int8_codec
+from tests.unit.kv_rows import from_bits, from_bytes, int8_block, page_rows
 
 ROOT = Path(__file__).parents[2]
-GEOMETRY = KVGeometry(layers=1, kv_heads=8, head_dim=128, device_type="cpu")
+ROWS = page_rows(8, 128)
 LARGEST = torch.finfo(torch.bfloat16).max
 
 
@@ -115,8 +114,9 @@ def test_the_reference_is_the_integer_description() -> None:
         pytest.param(mixed_rows(), id="mixed"),
     ],
 )
-def test_the_bound_holds(rows: torch.Tensor) -> None:
-    report = verified_error_bound(rows, Int8Codec(GEOMETRY))
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_the_bound_holds(rows: torch.Tensor, page_size: int) -> None:
+    report = verified_error_bound(rows, int8_block(8, 128, page_size))
     assert report.differing == 0
     assert report.idempotent
     assert 0.49 < report.quantisation <= 0.5
@@ -131,7 +131,7 @@ def test_the_worst_error_of_all_bf16_values_is_128_137ths_of_a_step() -> None:
     smaller = torch.cat([significands * 2.0**-k for k in range(9)])
     rows = torch.minimum(smaller.expand(128, -1), significands[:, None])
     rows = torch.cat([significands[:, None], rows], 1).unsqueeze(0)
-    report = verified_error_bound(rows.bfloat16(), int8_codec(128, rows.shape[2]))
+    report = verified_error_bound(rows.bfloat16(), int8_block(128, rows.shape[2]))
     assert report.errors.max_normalised == 128 / 137
     assert report.quantisation == 0.5
     assert report.total == 1.0
@@ -145,7 +145,7 @@ def test_edges_are_counted_apart_from_the_bound() -> None:
     rows[1, 3, 6] = -math.inf
     rows[2, 0] = rows[2, 0].double().mul(2.0**-130).bfloat16()
     rows[3, 7, 0] = -LARGEST
-    report = verified_error_bound(rows, Int8Codec(GEOMETRY))
+    report = verified_error_bound(rows, Int8Block(ROWS))
     assert report.heads == HeadCounts(
         ordinary=27, zeros=1, subnormal_step=1, largest=1, not_finite=2
     )
@@ -155,28 +155,36 @@ def test_edges_are_counted_apart_from_the_bound() -> None:
 
 def test_rows_without_an_ordinary_head() -> None:
     for rows in (normal_rows(0), torch.full((2, 8, 128), math.nan).bfloat16()):
-        report = verified_error_bound(rows, Int8Codec(GEOMETRY))
+        report = verified_error_bound(rows, Int8Block(ROWS))
         assert report.errors == ErrorMetrics(0.0, 0.0, 0.0)
         assert (report.quantisation, report.total, report.heads.ordinary) == (0.0, 0.0, 0)
 
 
-def test_padding_of_the_record_is_part_of_idempotence() -> None:
+def test_padding_of_a_block_is_part_of_idempotence() -> None:
     calls = itertools.count()
 
-    class LeavesPadding(Int8Codec):
-        def encode(self, rows: torch.Tensor, records: torch.Tensor, ws: Int8Workspace) -> None:
-            super().encode(rows, records, ws)
-            records[:, -1] = next(calls)
+    class LeavesPadding(Int8Block):
+        def encode(self, rows: torch.Tensor, blocks: torch.Tensor, ws: Int8Workspace) -> None:
+            super().encode(rows, blocks, ws)
+            blocks[:, -1] = next(calls)
 
-    assert not verified_error_bound(normal_rows(1), LeavesPadding(GEOMETRY)).idempotent
+    assert not verified_error_bound(normal_rows(1), LeavesPadding(ROWS)).idempotent
 
 
 @pytest.mark.parametrize(
-    "rows", [normal_rows().float(), normal_rows()[:, :4], normal_rows()[..., :64], normal_rows()[0]]
+    "rows",
+    [
+        normal_rows(64).float(),
+        normal_rows(64)[:, :4],
+        normal_rows(64)[..., :64],
+        normal_rows(64)[0],
+        normal_rows(63),
+    ],
 )
 def test_rows_of_another_shape_or_dtype_are_refused(rows: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"rows must be torch\.bfloat16 \[tokens, 8, 128\], got"):
-        verified_error_bound(rows, Int8Codec(GEOMETRY))
+    wanted = r"rows must be torch\.bfloat16 \[tokens, 8, 128\] in pages of 16, got"
+    with pytest.raises(ValueError, match=wanted):
+        verified_error_bound(rows, int8_block(8, 128, page_size=16))
 
 
 def test_error_metrics_by_hand() -> None:
@@ -193,7 +201,7 @@ def test_error_metrics_by_hand() -> None:
     ("term", "limit"), [("quantisation", 0.5), ("output_rounding", 2.0**-8), ("total", 1.0)]
 )
 def test_there_is_no_report_of_a_bound_that_does_not_hold(term: str, limit: float) -> None:
-    report = verified_error_bound(normal_rows(1), Int8Codec(GEOMETRY))
+    report = verified_error_bound(normal_rows(1), Int8Block(ROWS))
     assert getattr(replace(report, **{term: limit}), term) == limit
     for value in (math.nextafter(limit, 2), math.inf, math.nan):
         with pytest.raises(ValueError, match=rf"BoundReport\.{term} is .* above its bound"):
@@ -203,16 +211,16 @@ def test_there_is_no_report_of_a_bound_that_does_not_hold(term: str, limit: floa
 # --- broken codecs -----------------------------------------------------------------------------
 
 
-class Rewritten(Int8Codec):
+class Rewritten(Int8Block):
     """A codec whose quantiser is written out, so that one step of it can be wrong."""
 
-    def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Int8Workspace) -> None:
+    def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: Int8Workspace) -> None:
         values = rows.float()
         scale = self.scale(values.abs().amax(-1) / 127)
         payload = self.quantise(values, scale.float().unsqueeze(-1))
-        records.zero_()
-        self.layout.payload(records).copy_(payload)
-        self.layout.scales(records).copy_(scale)
+        blocks.zero_()
+        self.payload(blocks).copy_(payload)
+        self.scales(blocks).copy_(scale)
 
     def scale(self, wanted: torch.Tensor) -> torch.Tensor:
         return wanted.bfloat16()
@@ -253,47 +261,53 @@ class ClampsEarly(Rewritten):
         return super().quantise(values, scale).clamp(-126, 126)
 
 
-class ClampsAt128(Int8Codec):
+class ClampsAt128(Int8Block):
     """Right for every head, except the negative of BF16's largest number."""
 
-    def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Int8Workspace) -> None:
-        super().encode(rows, records, workspace)
-        payload = self.layout.payload(records)
+    def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: Int8Workspace) -> None:
+        super().encode(rows, blocks, workspace)
+        payload = self.payload(blocks)
         payload[rows == -LARGEST] = -128
 
 
-class SwapsHeads(Int8Codec):
-    def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Int8Workspace) -> None:
-        super().encode(rows.roll(1, dims=1), records, workspace)
+class SwapsHeads(Int8Block):
+    def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: Int8Workspace) -> None:
+        super().encode(rows.roll(1, dims=-2), blocks, workspace)
 
 
-class SwapsScales(Int8Codec):
-    def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: Int8Workspace) -> None:
-        super().encode(rows, records, workspace)
-        scales = self.layout.scales(records)
-        scales.copy_(scales.roll(1, dims=1))
+class SwapsScales(Int8Block):
+    def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: Int8Workspace) -> None:
+        super().encode(rows, blocks, workspace)
+        scales = self.scales(blocks)
+        scales.copy_(scales.roll(1, dims=-1))
 
 
-class RoundsOutputDown(Int8Codec):
-    def decode(self, records: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
-        super().decode(records, rows, workspace)
-        product = self.layout.payload(records).double() * self.layout.scales(records)[..., None]
+class RoundsOutputDown(Int8Block):
+    def decode(self, blocks: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
+        super().decode(blocks, rows, workspace)
+        product = self.payload(blocks).double() * self.scales(blocks)[..., None]
         rows.copy_(torch.where(rows.abs() > product.abs(), rows.nextafter(rows * 0), rows))
 
 
-class DecodesToNothing(Int8Codec):
-    def decode(self, records: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
+class DecodesToNothing(Int8Block):
+    def decode(self, blocks: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
         rows.zero_()
 
 
+class Overflows(Int8Block):
+    def decode(self, blocks: torch.Tensor, rows: torch.Tensor, workspace: Int8Workspace) -> None:
+        super().decode(blocks, rows, workspace)
+        rows.mul_(math.inf)
+
+
 def test_a_scale_rounded_down_keeps_the_bound_and_is_reported() -> None:
-    report = verified_error_bound(normal_rows(), ScaleRoundedDown(GEOMETRY))
+    report = verified_error_bound(normal_rows(), ScaleRoundedDown(ROWS))
     assert report.differing > 0
     assert not report.idempotent
 
 
 def test_the_codec_written_out_is_right_until_it_is_broken() -> None:
-    report = verified_error_bound(normal_rows(), Rewritten(GEOMETRY))
+    report = verified_error_bound(normal_rows(), Rewritten(ROWS))
     assert (report.differing, report.idempotent) == (0, True)
 
 
@@ -307,36 +321,38 @@ def test_the_codec_written_out_is_right_until_it_is_broken() -> None:
         (SwapsScales, "|q*s - x| <= s/2"),
         (RoundsOutputDown, "|y - q*s| <= 2**-8*|y|"),
         (DecodesToNothing, "|y - q*s| <= 2**-8*|y|"),
+        (Overflows, "a finite head stays finite"),
     ],
 )
-def test_a_broken_codec_breaks_the_bound(broken: type[Int8Codec], rule: str) -> None:
+def test_a_broken_codec_breaks_the_bound(broken: type[Int8Block], rule: str) -> None:
     with pytest.raises(ErrorBoundViolated) as raised:
-        verified_error_bound(normal_rows(), broken(GEOMETRY))
+        verified_error_bound(normal_rows(), broken(ROWS))
     assert raised.value.rule == rule
 
 
 def test_a_clamp_at_128_is_found_where_it_matters() -> None:
     rows = normal_rows(2)
     rows[1, 2, 3] = -LARGEST
-    assert verified_error_bound(rows[:1], ClampsAt128(GEOMETRY)).differing == 0
+    assert verified_error_bound(rows[:1], ClampsAt128(ROWS)).differing == 0
     with pytest.raises(ErrorBoundViolated) as raised:
-        verified_error_bound(rows, ClampsAt128(GEOMETRY))
+        verified_error_bound(rows, ClampsAt128(ROWS))
     assert raised.value.where == (1, 2, 3)
-    assert raised.value.rule == "a finite head stays finite"
-    assert raised.value.restored == -math.inf
+    # -128 * 2**121 is past BF16's largest number, and restored as that.
+    assert raised.value.rule == "|y - q*s| <= 2**-8*|y|"
+    assert raised.value.restored == -LARGEST
 
 
 @pytest.mark.parametrize("broken", [MultipliesByReciprocal, RoundsHalfAway])
 def test_a_tie_rounded_the_other_way_keeps_the_bound_and_is_reported(
-    broken: type[Int8Codec],
+    broken: type[Int8Block],
 ) -> None:
     # Steps of 1.75 and 1: 12.5 and 2.5 are ties.
     rows = torch.zeros((1, 8, 128)).bfloat16()
     rows[0, 0, :2] = torch.tensor([222.0, 21.875])
     rows[0, 1, :2] = torch.tensor([127.0, 2.5])
     rows[0, 2:, 0] = 1.0
-    assert verified_error_bound(rows, Int8Codec(GEOMETRY)).differing == 0
-    assert verified_error_bound(rows, broken(GEOMETRY)).differing > 0
+    assert verified_error_bound(rows, Int8Block(ROWS)).differing == 0
+    assert verified_error_bound(rows, broken(ROWS)).differing > 0
 
 
 @pytest.mark.parametrize(
@@ -348,47 +364,47 @@ def test_a_tie_rounded_the_other_way_keeps_the_bound_and_is_reported(
     ],
 )
 def test_a_broken_edge_is_named(fill: Callable[[torch.Tensor], torch.Tensor], rule: str) -> None:
-    class RestoresOnes(Int8Codec):
-        def decode(self, records: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
-            super().decode(records, rows, ws)
-            rows[1, 2] = 1.0
+    class RestoresOnes(Int8Block):
+        def decode(self, blocks: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
+            super().decode(blocks, rows, ws)
+            rows[1, :, 2] = 1.0
 
     rows = normal_rows(3)
     fill(rows[1, 2])
-    assert verified_error_bound(rows, Int8Codec(GEOMETRY)).differing == 0
+    assert verified_error_bound(rows, Int8Block(ROWS)).differing == 0
     with pytest.raises(ErrorBoundViolated) as raised:
-        verified_error_bound(rows, RestoresOnes(GEOMETRY))
+        verified_error_bound(rows, RestoresOnes(ROWS))
     assert raised.value.rule == rule
     assert raised.value.where == (1, 2, 0)
 
 
 def test_a_scale_that_is_no_number_is_no_excuse() -> None:
-    class RemembersRows(Int8Codec):
-        def encode(self, rows: torch.Tensor, records: torch.Tensor, ws: Int8Workspace) -> None:
-            super().encode(rows, records, ws)
-            self.layout.scales(records)[1, 2] = math.nan
-            self.rows = rows.clone()
+    class RemembersRows(Int8Block):
+        def encode(self, rows: torch.Tensor, blocks: torch.Tensor, ws: Int8Workspace) -> None:
+            super().encode(rows, blocks, ws)
+            self.scales(blocks)[1, :, 2] = math.nan
+            self.seen = rows.clone()
 
-        def decode(self, records: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
-            super().decode(records, rows, ws)
-            rows[1, 2] = self.rows[1, 2]
+        def decode(self, blocks: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
+            super().decode(blocks, rows, ws)
+            rows[1, :, 2] = self.seen[1, :, 2]
 
     with pytest.raises(ErrorBoundViolated) as raised:
-        verified_error_bound(normal_rows(2), RemembersRows(GEOMETRY))
+        verified_error_bound(normal_rows(2), RemembersRows(ROWS))
     assert (raised.value.rule, raised.value.where) == ("|q*s - x| <= s/2", (1, 2, 0))
 
 
 def test_a_violation_names_the_first_element() -> None:
-    class FlipsOne(Int8Codec):
-        def decode(self, records: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
-            super().decode(records, rows, ws)
-            rows[2, 3, 4:6] = 7.0
+    class FlipsOne(Int8Block):
+        def decode(self, blocks: torch.Tensor, rows: torch.Tensor, ws: Int8Workspace) -> None:
+            super().decode(blocks, rows, ws)
+            rows[2, :, 3, 4:6] = 7.0
             rows[3] = 7.0
 
     rows = normal_rows(4)
     rows[2, 3, 0], rows[2, 3, 4] = 127.0, 2.5
     with pytest.raises(ErrorBoundViolated) as raised:
-        verified_error_bound(rows, FlipsOne(GEOMETRY))
+        verified_error_bound(rows, FlipsOne(ROWS))
     error = raised.value
     assert (error.where, error.value, error.restored) == ((2, 3, 4), 2.5, 7.0)
     assert error.bound == BF16_ROUNDOFF * 7.0
@@ -463,7 +479,7 @@ def test_the_tool_exits_with_1_for_a_broken_codec(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hiqcache.codecs.int8.Int8Codec", broken)
+    monkeypatch.setattr("hiqcache.codecs.int8.Int8Block", broken)
     assert tool.main(arguments) == 1
     out, err = capsys.readouterr()
     assert finding in err

@@ -1,26 +1,26 @@
-"""INT8 records: the bytes, the edges, and that nothing drifts.
+"""INT8 blocks: the bytes, the edges, and that nothing drifts.
 
 ``tests/fixtures/int8_v1.py`` is the integer description of the format that the codec is held to.
 """
 
 import json
-from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 
-from hiqcache.codecs.int8 import Int8Codec, RecordLayout
+from hiqcache.codecs.int8 import Int8Block, Int8Codec
 from hiqcache.fidelity import verified_error_bound
 from hiqcache.geometry import KVGeometry
 from tests.fixtures import int8_v1
-from tests.unit.int8_rows import (
+from tests.unit.kv_rows import (
     decode,
     encode,
     from_bits,
     from_bytes,
-    int8_codec,
+    int8_block,
     int8_rows,
+    paged,
     same_values,
 )
 
@@ -38,6 +38,12 @@ def bytes_of(records: torch.Tensor) -> bytes:
     return bytes(records.flatten().tolist())
 
 
+def levels_of(rows: torch.Tensor) -> torch.Tensor:
+    """What is stored for the values of one token, ``[heads, dim]``."""
+    block = int8_block(*rows.shape[1:])
+    return block.payload(encode(block, rows))[0, 0]
+
+
 def integer_bits(rows: torch.Tensor) -> list[list[list[int]]]:
     return rows.view(torch.uint16).tolist()
 
@@ -48,78 +54,63 @@ def integer_bits(rows: torch.Tensor) -> list[list[list[int]]]:
 def test_a_record_by_hand() -> None:
     # Scales 1 and 2; 2.5 and 0.5 are ties and go to the even integer, 3.5 as well.
     rows = rows_of([127.0, -2.5, 3.5], [-254.0, 1.0, 2.0])
-    golden = bytes.fromhex("7f fe 04  81 00 01   80 3f  00 40   00 00 00 00 00 00")
-    codec = int8_codec(2, 3)
-    assert bytes_of(encode(codec, rows)) == golden
-    restored = decode(codec, torch.tensor([list(golden)], dtype=torch.uint8))
+    golden = bytes.fromhex("7f fe 04  81 00 01   80 3f  00 40").ljust(128, b"\0")
+    block = int8_block(2, 3)
+    assert bytes_of(encode(block, rows)) == golden
+    restored = decode(block, torch.tensor([list(golden)], dtype=torch.uint8))
     assert torch.equal(restored, rows_of([127.0, -2.0, 4.0], [-254.0, 0.0, 2.0]))
 
 
 def test_a_record_of_an_odd_payload_by_hand() -> None:
     rows = rows_of([127.0, 1.0, -1.0, 2.0, -2.0, 0.0, -127.0])
-    golden = bytes.fromhex("7f 01 ff 02 fe 00 81  00  80 3f  00 00 00 00 00 00")
-    codec = int8_codec(1, 7)
-    assert bytes_of(encode(codec, rows)) == golden
-    assert torch.equal(decode(codec, encode(codec, rows)), rows)
+    golden = bytes.fromhex("7f 01 ff 02 fe 00 81  00  80 3f").ljust(128, b"\0")
+    block = int8_block(1, 7)
+    assert bytes_of(encode(block, rows)) == golden
+    assert torch.equal(decode(block, encode(block, rows)), rows)
 
 
-def test_qwen3_8b_has_records_of_1152_bytes() -> None:
-    for device_type in ("cuda", "cpu"):
-        codec = int8_codec(8, 128, device_type, layers=36)
-        assert codec.layout == RecordLayout(8, 128, 128)
-        assert (codec.layout.scale_offset, codec.layout.used_bytes) == (1024, 1040)
-        assert codec.record_bytes == 1152
-        assert codec.bytes_per_token == 82_944
+def test_a_page_by_hand() -> None:
+    # The payload of all tokens, then a byte, for their 21 are odd; then their scales.
+    rows = torch.cat([rows_of([127.0, 1.0, -1.0, 2.0, -2.0, 0.0, -127.0]) * n for n in (1, 2, 4)])
+    payload = bytes.fromhex("7f 01 ff 02 fe 00 81") * 3
+    golden = (payload + bytes.fromhex("00  80 3f  00 40  80 40")).ljust(128, b"\0")
+    block = int8_block(1, 7, page_size=3)
+    assert bytes_of(encode(block, rows)) == golden
+    assert torch.equal(decode(block, encode(block, rows)), rows)
 
 
-@pytest.mark.parametrize(
-    ("kv_heads", "head_dim", "cuda", "cpu"),
-    [
-        (1, 7, 128, 16),
-        (3, 7, 128, 32),
-        (1, 64, 128, 72),
-        (3, 64, 256, 200),
-        (4, 128, 640, 640),
-        (5, 80, 512, 416),
-        (1, 96, 128, 104),
-        (5, 96, 512, 496),
-        (3, 112, 384, 344),
-        (1, 128, 256, 256),
-        (3, 192, 640, 584),
-        (2, 192, 512, 512),
-        (1, 256, 384, 384),
-        (5, 256, 1408, 1408),
-        (8, 128, 1152, 1152),
-        (63, 2, 256, 256),
-    ],
-)
-def test_record_bytes_by_device(kv_heads: int, head_dim: int, cuda: int, cpu: int) -> None:
-    assert int8_codec(kv_heads, head_dim, "cuda").record_bytes == cuda
-    assert int8_codec(kv_heads, head_dim, "cpu").record_bytes == cpu
+def test_a_record_of_qwen3_8b_has_1152_bytes() -> None:
+    layout = int8_block(8, 128).layout
+    assert (layout.scale_offset, layout.used_bytes, layout.block_bytes) == (1024, 1040, 1152)
 
 
-@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+@pytest.mark.parametrize("page_size", [1, 3, 16])
 @pytest.mark.parametrize("kv_heads", [1, 3, 5])
 @pytest.mark.parametrize("head_dim", [7, 64, 80, 96, 112, 128, 192, 256])
-def test_records_of_any_geometry_match_the_integer_description(
-    kv_heads: int, head_dim: int, device_type: str
+def test_pages_of_any_geometry_match_the_integer_description(
+    kv_heads: int, head_dim: int, page_size: int
 ) -> None:
-    codec = int8_codec(kv_heads, head_dim, device_type)
-    bits = [int8_v1.scrambled(n) & ~0x0080 for n in range(2 * kv_heads * head_dim)]
+    block = int8_block(kv_heads, head_dim, page_size)
+    bits = [int8_v1.scrambled(n) & ~0x0080 for n in range(2 * page_size * kv_heads * head_dim)]
     rows = from_bits(bits, kv_heads, head_dim)
-    records = encode(codec, rows)
-    for row, record in zip(integer_bits(rows), records, strict=True):
-        assert bytes_of(record) == int8_v1.encode(row, codec.record_bytes)
-    assert verified_error_bound(rows, codec).differing == 0
+    for page, stored in zip(paged(rows, page_size), encode(block, rows), strict=True):
+        assert bytes_of(stored) == page_of_records(integer_bits(page), block)
+    report = verified_error_bound(rows, block)
+    assert (report.differing, report.idempotent) == (0, True)
 
 
-def test_every_byte_of_a_record_is_written() -> None:
-    codec = int8_codec(3, 7, "cuda")
-    rows = from_bits(range(0x3F00, 0x3F00 + 42), 3, 7)
-    records = encode(codec, rows, garbage=0x5A)
-    assert torch.equal(records, encode(codec, rows, garbage=0xA5))
-    assert not records[:, 21].any()
-    assert not records[:, codec.layout.used_bytes :].any()
+def page_of_records(page: list[list[list[int]]], block: Int8Block) -> bytes:
+    """A block from the integer description of each of its tokens."""
+    layout = block.layout
+    used = [
+        int8_v1.encode(row, int8_block(block.rows.heads, block.rows.dim).block_bytes)
+        for row in page
+    ]
+    values, scales = block.rows.row_values, 2 * block.rows.heads
+    payload = b"".join(record[:values] for record in used)
+    first = values + values % 2
+    strip = b"".join(record[first : first + scales] for record in used)
+    return (payload.ljust(layout.scale_offset, b"\0") + strip).ljust(layout.block_bytes, b"\0")
 
 
 # --- the frozen fixture ------------------------------------------------------------------------
@@ -141,20 +132,20 @@ def frozen_records() -> torch.Tensor:
 
 def test_the_fixture_is_of_this_format() -> None:
     tag = json.loads(int8_v1.DIGESTS.read_text())["format_tag"]
-    assert tag == int8_v1.FORMAT_TAG == Int8Codec.format_tag
+    assert tag == int8_v1.FORMAT_TAG == Int8Codec(KVGeometry(1, 8, 128)).format_tag
 
 
 def test_frozen_rows_encode_to_the_frozen_bytes(
     frozen_rows: torch.Tensor, frozen_records: torch.Tensor
 ) -> None:
-    assert torch.equal(encode(int8_codec(8, 128), frozen_rows), frozen_records)
+    assert torch.equal(encode(int8_block(8, 128), frozen_rows), frozen_records)
 
 
 def test_frozen_bytes_decode_to_the_frozen_values(frozen_records: torch.Tensor) -> None:
     table = [int8_v1.decode(bytes_of(record), 8, 128) for record in frozen_records]
     packed = int8_v1.packed(table)
     assert int8_v1.digest(packed) == json.loads(int8_v1.DIGESTS.read_text())["restored"]
-    restored = decode(int8_codec(8, 128), frozen_records)
+    restored = decode(int8_block(8, 128), frozen_records)
     assert same_values(restored, from_bytes(packed, 8, 128))
 
 
@@ -170,9 +161,7 @@ def test_the_fixture_is_never_written_again(capsys: pytest.CaptureFixture[str]) 
 
 def test_ties_go_to_the_even_integer() -> None:
     rows = rows_of([127.0, 0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 126.5])
-    assert int8_codec(1, 9).layout.payload(encode(int8_codec(1, 9), rows)).tolist() == [
-        [[127, 0, 2, 2, 4, 0, -2, -2, 126]]
-    ]
+    assert levels_of(rows).tolist() == [[127, 0, 2, 2, 4, 0, -2, -2, 126]]
 
 
 def test_the_quotient_is_a_true_division() -> None:
@@ -180,21 +169,20 @@ def test_the_quotient_is_a_true_division() -> None:
     rows = rows_of([222.0, 21.875])
     reciprocal = torch.tensor(1.0) / torch.tensor(1.75)
     assert (rows.float() * reciprocal).round().tolist() == [[[127.0, 13.0]]]
-    codec = int8_codec(1, 2)
-    assert codec.layout.payload(encode(codec, rows)).tolist() == [[[127, 12]]]
+    assert levels_of(rows).tolist() == [[127, 12]]
 
 
 def test_the_quotient_is_by_the_scale_as_stored() -> None:
     # 130 / 127 = 1.0236 is stored as 1.0234375, and 86 / 1.0236 and 86 / 1.0234375 differ in the
     # integer nearest to them only for a head like this one.
     found = _head_that_tells_the_stored_scale_apart()
-    codec = int8_codec(1, 2)
-    records = encode(codec, found)
-    stored = codec.layout.scales(records).double()
+    block = int8_block(1, 2)
+    records = encode(block, found)
+    stored = block.scales(records)[0].double()
     unrounded = found.double().abs().max() / 127
     by_stored = (found.double() / stored).round()
     assert not torch.equal(by_stored, (found.double() / unrounded).round())
-    assert torch.equal(codec.layout.payload(records).double(), by_stored)
+    assert torch.equal(levels_of(found).double(), by_stored[0])
 
 
 def _head_that_tells_the_stored_scale_apart() -> torch.Tensor:
@@ -229,21 +217,21 @@ def every_mantissa() -> torch.Tensor:
 
 
 def test_the_clamp_never_fires_for_any_mantissa(every_mantissa: torch.Tensor) -> None:
-    report = verified_error_bound(every_mantissa, int8_codec(*every_mantissa.shape[1:]))
+    report = verified_error_bound(every_mantissa, int8_block(*every_mantissa.shape[1:]))
     # The one head that starts with BF16's largest number is the documented exception.
     assert report.heads.largest == 1
     below_largest = every_mantissa[:-1]
-    report = verified_error_bound(below_largest, int8_codec(*below_largest.shape[1:]))
+    report = verified_error_bound(below_largest, int8_block(*below_largest.shape[1:]))
     assert report.heads.ordinary == below_largest.shape[0] * 128
     assert (report.clamped, report.differing) == (0, 0)
 
 
 def test_three_generations_have_the_same_bytes(every_mantissa: torch.Tensor) -> None:
-    codec = int8_codec(*every_mantissa.shape[1:])
-    first = encode(codec, every_mantissa)
+    block = int8_block(*every_mantissa.shape[1:])
+    first = encode(block, every_mantissa)
     generation = first
     for _ in range(3):
-        generation = encode(codec, decode(codec, generation))
+        generation = encode(block, decode(block, generation))
         assert torch.equal(generation, first)
 
 
@@ -286,91 +274,35 @@ def test_an_edge_is_confined_to_its_head(edge: str) -> None:
     plain = rows_of([1.0, -2.0, 3.0, 0.5], [4.0, 1.0, -1.0, 0.25], [-8.0, 7.0, 0.0, 1.0])
     rows = plain.repeat(3, 1, 1)
     rows[1, 1] = rows_of(head)[0, 0]
-    codec = int8_codec(3, 4)
-    expected = encode(codec, plain).repeat(3, 1)
+    block = int8_block(3, 4)
+    expected = encode(block, plain).repeat(3, 1)
     expected[1, 4:8] = torch.tensor(payload, dtype=torch.int8).view(torch.uint8)
     expected[1, 14:16] = torch.tensor(scale, dtype=torch.uint8)
-    assert torch.equal(encode(codec, rows), expected)
-    values = decode(codec, expected)
+    assert torch.equal(encode(block, rows), expected)
+    values = decode(block, expected)
     assert same_values(values[1, 1], rows_of(restored)[0, 0])
-    assert torch.equal(encode(codec, values), expected)
-    assert torch.equal(values[[0, 2]], decode(codec, encode(codec, plain)).expand(2, -1, -1))
+    assert torch.equal(encode(block, values), expected)
+    assert torch.equal(values[[0, 2]], decode(block, encode(block, plain)).expand(2, -1, -1))
 
 
 def test_a_negative_zero_is_restored_as_zero() -> None:
-    codec = int8_codec(1, 4)
-    restored = decode(codec, encode(codec, rows_of([1.0, -0.0, 0.0, -(2.0**-20)])))
+    block = int8_block(1, 4)
+    restored = decode(block, encode(block, rows_of([1.0, -0.0, 0.0, -(2.0**-20)])))
     assert restored.view(torch.int16).tolist() == [[[0x3F80, 0, 0, 0]]]
 
 
 @pytest.mark.parametrize("edge", ["smallest number", "largest lost", "smallest kept"])
 def test_flush_to_zero_does_not_change_where_the_scale_vanishes(edge: str) -> None:
-    codec = int8_codec(1, 4)
+    block = int8_block(1, 4)
     rows = rows_of(EDGES[edge][0])
-    plain = encode(codec, rows)
+    plain = encode(block, rows)
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor has no flush-to-zero mode")
     try:
-        flushed = encode(codec, rows)
+        flushed = encode(block, rows)
     finally:
         torch.set_flush_denormal(False)
     assert torch.equal(flushed, plain)
-
-
-# --- memory ------------------------------------------------------------------------------------
-
-
-def test_a_workspace_larger_than_the_call_and_used_before() -> None:
-    codec = int8_codec(3, 16)
-    rows = from_bits([int8_v1.scrambled(n) & ~0x0080 for n in range(20 * 48)], 3, 16)
-    workspace = codec.workspace(20, "cpu")
-    records = torch.empty((20, codec.record_bytes), dtype=torch.uint8)
-    codec.encode(rows, records, workspace)
-    for count in (7, 1, 0, 20):
-        few = torch.full((count, codec.record_bytes), 0xA5, dtype=torch.uint8)
-        codec.encode(rows[:count].flip(0), few, workspace)
-        assert torch.equal(few, records[:count].flip(0))
-        restored = torch.full_like(rows[:count], -7.0)
-        codec.decode(few, restored, workspace)
-        assert same_values(restored, decode(codec, few))
-
-
-VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "one layer of many": lambda arena: arena[:, 1, :24],
-    "every other token": lambda arena: arena[::2, 0, :24],
-    "one of interleaved K and V": lambda arena: arena[:4, 2, 24:48],
-}
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_records_may_be_strided(view: str) -> None:
-    codec = int8_codec(2, 8)
-    assert codec.record_bytes == 24
-    arena = torch.full((9, 3, 48), 0xA5, dtype=torch.uint8)
-    records = VIEWS[view](arena)
-    rows = from_bits([int8_v1.scrambled(n) & ~0x0080 for n in range(records.shape[0] * 16)], 2, 8)
-    workspace = codec.workspace(9, "cpu")
-    codec.encode(rows, records, workspace)
-    assert torch.equal(records, encode(codec, rows))
-    restored = torch.empty_like(rows)
-    codec.decode(records, restored, workspace)
-    assert same_values(restored, decode(codec, encode(codec, rows)))
-    records.fill_(0xA5)
-    assert (arena == 0xA5).all()
-
-
-def test_rows_may_be_strided() -> None:
-    codec = int8_codec(2, 8)
-    fused = from_bits([int8_v1.scrambled(n) & ~0x0080 for n in range(5 * 4 * 8)], 4, 8)
-    for rows in (fused[:, 2:], fused[::2, :2]):
-        assert not rows.is_contiguous()
-        records = encode(codec, rows)
-        assert torch.equal(records, encode(codec, rows.contiguous()))
-        cache = torch.full_like(fused, -7.0)
-        target = cache[: rows.shape[0], 2:]
-        codec.decode(records, target, codec.workspace(5, "cpu"))
-        assert same_values(target, decode(codec, records))
-        assert (cache[:, :2] == -7.0).all()
 
 
 # --- anything ----------------------------------------------------------------------------------
@@ -379,11 +311,11 @@ def test_rows_may_be_strided() -> None:
 @settings(max_examples=200)
 @given(rows=int8_rows())
 def test_any_rows_match_the_integer_description(rows: torch.Tensor) -> None:
-    codec = int8_codec(*rows.shape[1:])
-    records = encode(codec, rows)
-    restored = decode(codec, records)
+    block = int8_block(*rows.shape[1:])
+    records = encode(block, rows)
+    restored = decode(block, records)
     for row, record, back in zip(integer_bits(rows), records, restored, strict=True):
-        assert bytes_of(record) == int8_v1.encode(row, codec.record_bytes)
+        assert bytes_of(record) == int8_v1.encode(row, block.block_bytes)
         bits = [n for head in int8_v1.decode(bytes_of(record), *rows.shape[1:]) for n in head]
         assert same_values(back, from_bits(bits, *rows.shape[1:])[0])
 
@@ -391,11 +323,6 @@ def test_any_rows_match_the_integer_description(rows: torch.Tensor) -> None:
 @settings(max_examples=200)
 @given(rows=int8_rows())
 def test_any_rows_are_within_the_bound(rows: torch.Tensor) -> None:
-    report = verified_error_bound(rows, int8_codec(*rows.shape[1:]))
+    report = verified_error_bound(rows, int8_block(*rows.shape[1:]))
     assert report.differing == 0
     assert report.idempotent
-
-
-def test_a_geometry_that_is_not_bf16_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"torch\.float16.*--kv-cache-dtype auto"):
-        Int8Codec(KVGeometry(1, 8, 128, "cpu", torch.float16))

@@ -161,7 +161,7 @@ class TestExpectation:
 
 
 class TestEqualL2s:
-    GEOMETRY = KVGeometry(30, 3, 64, "cpu")
+    GEOMETRY = KVGeometry(30, 3, 64, page_size=16)
 
     def test_of_the_packaged_model(self):
         raw, int8 = equal_l2s(self.GEOMETRY, "int8", 4032, DevicePool(1216, 16))
@@ -360,20 +360,20 @@ class TestMetrics:
 class TestModel:
     def geometry(self, folder: Path, text: str) -> KVGeometry:
         (folder / "config.json").write_text(text)
-        return model_geometry(folder)
+        return model_geometry(folder, page_size=16)
 
     def test_geometry(self, tmp_path):
         config = {"num_hidden_layers": 30, "num_attention_heads": 9, "hidden_size": 576}
-        assert self.geometry(tmp_path, json.dumps(config)) == KVGeometry(30, 9, 64, "cpu")
+        assert self.geometry(tmp_path, json.dumps(config)) == KVGeometry(30, 9, 64, page_size=16)
         grouped = {**config, "num_key_value_heads": 3, "head_dim": 128}
-        assert self.geometry(tmp_path, json.dumps(grouped)) == KVGeometry(30, 3, 128, "cpu")
+        assert self.geometry(tmp_path, json.dumps(grouped)) == KVGeometry(30, 3, 128, page_size=16)
 
     @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"num_attention_heads": 0}'])
     def test_other_models_are_refused(self, tmp_path, text):
         assert refusal(lambda: self.geometry(tmp_path, text)).exit_code == Exit.USAGE
 
     def test_no_model_is_refused(self, tmp_path):
-        assert "config.json does not exist" in str(refusal(lambda: model_geometry(tmp_path)))
+        assert "config.json does not exist" in str(refusal(lambda: model_geometry(tmp_path, 16)))
 
     def test_no_tokenizer_is_refused(self, tmp_path):
         pytest.importorskip("tokenizers")

@@ -13,31 +13,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hiqcache.codecs.base import KVCodec
-from hiqcache.codecs.int8 import Int8Codec
-from hiqcache.codecs.raw import RawCodec
+from hiqcache.codecs.int4 import Int4Codec, K8V4Codec
+from hiqcache.codecs.int8 import Int8Codec, Int8HadamardCodec
+from hiqcache.codecs.raw import RawBlock, RawCodec
 from hiqcache.geometry import KVGeometry
-from hiqcache.staging import StagedTransfer
+from hiqcache.staging import StagedTransfer, _Lane
 from tests.unit.host_arena import POISON, HostArena
-from tests.unit.int8_rows import decode, encode
+from tests.unit.kv_rows import decode_units, encode_units
 from tests.unit.recording_stream import HotPath, NotEnqueuedError, RecordingStream, execute
 
 CPU = torch.device("cpu")
-GEOMETRY = KVGeometry(layers=3, kv_heads=3, head_dim=16, device_type="cpu")
+GEOMETRY = KVGeometry(layers=3, kv_heads=3, head_dim=16)
 CHUNK = 64
-CODECS = [pytest.param(Int8Codec, id="int8"), pytest.param(RawCodec, id="raw")]
+PAGE_SIZES = [1, 16, 64]
+CLASSES = [Int8Codec, Int8HadamardCodec, Int4Codec, K8V4Codec, RawCodec]
+CODECS = [pytest.param(codec_class, id=codec_class.id) for codec_class in CLASSES]
 
 CodecClass = type[KVCodec]
 Cache = list[torch.Tensor]
 
 
-def cache(slots: int, seed: int, geometry: KVGeometry = GEOMETRY) -> Cache:
-    """A BF16 ``[slots, kv_heads, head_dim]`` of noise for each layer."""
+def caches(slots: int, seed: int, geometry: KVGeometry = GEOMETRY) -> tuple[Cache, Cache]:
+    """K and V, ``[slots, kv_heads, dim]`` of noise for each layer."""
     generator = torch.Generator().manual_seed(seed)
-    shape = (slots, geometry.kv_heads, geometry.head_dim)
-    return [
-        torch.randn(shape, generator=generator).bfloat16().mul_(layer + 1)
-        for layer in range(geometry.layers)
-    ]
+    keys, values = (
+        [
+            torch.randn((slots, rows.heads, rows.dim), generator=generator).to(rows.dtype) * layer
+            for layer in range(1, geometry.layers + 1)
+        ]
+        for rows in (geometry.keys, geometry.values)
+    )
+    return keys, values
 
 
 def paged_slots(count: int, slots: int, page_size: int, seed: int) -> torch.Tensor:
@@ -55,7 +61,7 @@ def paged_slots(count: int, slots: int, page_size: int, seed: int) -> torch.Tens
     [
         ("cpu", 1, None, 64),
         ("cpu", 128, None, 128),
-        ("meta", 1, None, 256),
+        ("meta", 1, None, 128),
         ("cpu", 48, None, 96),
         ("cpu", 64, 100, 128),
         ("cpu", 1, 100, 100),
@@ -65,50 +71,91 @@ def paged_slots(count: int, slots: int, page_size: int, seed: int) -> torch.Tens
 def test_a_chunk_is_whole_pages(
     device_type: str, page_size: int, wanted: int | None, chunk: int
 ) -> None:
-    transfer = StagedTransfer(Int8Codec(GEOMETRY), torch.device(device_type), page_size, wanted)
+    g = replace(GEOMETRY, page_size=page_size)
+    codec = Int8Codec(g)
+    transfer = StagedTransfer(codec, torch.device(device_type), wanted)
     assert transfer.chunk_tokens == chunk
-    assert transfer.backup_records.shape == (2, 3, chunk, 56)
-    assert transfer.load_records.shape == (2, 3, chunk, 56)
-    assert transfer.load_records[:, 0].data_ptr() == transfer.load_records[:, 2].data_ptr()
-    g = GEOMETRY
-    records, rows = 2 * (3 + 1) * chunk, (3 + 2) * chunk
-    temporaries = 4 * g.row_values + (4 + 4 + 2 + 1) * g.kv_heads
-    assert transfer.nbytes == records * 56 + rows * (g.row_bytes + temporaries)
-
-
-def test_the_staging_buffers_start_as_zeros() -> None:
-    transfer = StagedTransfer(Int8Codec(GEOMETRY), CPU, 1, CHUNK)
-    assert not transfer.backup_records.any()
-    assert not transfer.load_records.any()
+    units = (3 + 1) * chunk // page_size
+    temporaries = 4 * g.keys.row_values + (4 + 4 + 2 + 1) * g.kv_heads
+    rows = (3 + 1) * chunk
+    assert transfer.nbytes == (
+        units * codec.unit.unit_bytes + rows * (2 * g.keys.row_bytes + temporaries)
+    )
 
 
 def test_the_summary_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    codec = Int8Codec(KVGeometry(layers=36, kv_heads=8, head_dim=128))
+    def summary(page_size: int) -> str:
+        g = KVGeometry(layers=36, kv_heads=8, head_dim=128, page_size=page_size)
+        return StagedTransfer(Int8Codec(g), torch.device("meta")).summary()
+
     with caplog.at_level(logging.INFO, logger="hiqcache.staging"):
-        transfer = StagedTransfer(codec, torch.device("meta"))
-    assert transfer.summary() == (
-        "int8, 82944 B/token (147456 raw, 1.778x), records of 1152 B, 78.6 MiB of staging"
-    )
-    assert caplog.messages == [f"L2 codec {transfer.summary()}"]
+        assert summary(1) == (
+            "int8, 82944 B/token (147456 raw, 1.778x), pages of 1 in 2 x 1 rows of 1152 B, "
+            "47.8 MiB of staging"
+        )
+        assert summary(64) == (
+            "int8, 74880 B/token (147456 raw, 1.969x), pages of 64 in 2 x 40 rows of 1664 B, "
+            "46.8 MiB of staging"
+        )
+    assert caplog.messages == [f"L2 codec {summary(page_size)}" for page_size in (1, 64)]
 
 
-def test_the_directions_share_no_memory() -> None:
-    transfer = StagedTransfer(Int8Codec(GEOMETRY), CPU, 1, CHUNK)
-    backup, load = transfer._backup, transfer._load
+@pytest.mark.parametrize("v_head_dim", [16, 24])
+@pytest.mark.parametrize("codec_class", CODECS)
+def test_the_directions_share_no_memory(codec_class: CodecClass, v_head_dim: int) -> None:
+    transfer = StagedTransfer(codec_class(replace(GEOMETRY, v_head_dim=v_head_dim)), CPU, CHUNK)
+    backup, load = (memory_of(lane) for lane in (transfer._backup, transfer._load))
+    assert len(backup) == len(load) >= 4
+    assert not backup & load
 
-    def tensors(lane: object) -> list[torch.Tensor]:
-        found = [v for v in vars(lane).values() if isinstance(v, torch.Tensor)]
-        return found + [v for v in vars(lane.workspace).values()]  # type: ignore[attr-defined]
 
-    memories = [tensor.untyped_storage().data_ptr() for tensor in tensors(backup) + tensors(load)]
-    assert len(memories) == 14
-    assert len(set(memories)) == len(memories)
+def memory_of(lane: _Lane) -> set[int]:
+    """Where each tensor of a lane begins."""
+    tensors = [lane.units, lane.keys, lane.values, *lane.host_rows.values()]
+    return {tensor.data_ptr() for tensor in [*tensors, *lane.workspace.tensors()]}
+
+
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+@pytest.mark.parametrize("codec_class", CODECS)
+def test_a_half_of_a_unit_lies_in_the_rows_that_a_mover_is_given(
+    codec_class: CodecClass, page_size: int
+) -> None:
+    # Widths that are cut into several rows, and blocks of K and V that a cut does not meet.
+    codec = codec_class(KVGeometry(2, 5, 256, 192, page_size))
+    transfer = StagedTransfer(codec, CPU, 3 * page_size)
+    unit, rows = codec.unit, transfer._staging_rows["cpu"]
+    for lane, halves in (
+        (transfer._backup, transfer.backup_halves),
+        (transfer._load, transfer.load_halves),
+    ):
+        start = lane.units.data_ptr()
+        layer_bytes = lane.units[0].nbytes
+        for part, half in enumerate(halves):
+            assert half.shape[0] == 2 and half.dtype == torch.uint8
+            # Bytes of a layer that this half does not reach: the other half of one unit.
+            assert half.data_ptr() == start + part * unit.half_bytes
+            assert half.shape[1] * unit.mover_row_bytes == layer_bytes - unit.half_bytes
+            for page in range(3):
+                first, last = half[0, rows[page, 0]], half[0, rows[page, -1]]
+                begins = start + page * unit.unit_bytes + part * unit.half_bytes
+                assert first.data_ptr() == begins
+                assert last.data_ptr() + last.nbytes == begins + unit.half_bytes
+    k, v = transfer.load_halves
+    assert k[0].data_ptr() == k[1].data_ptr() and v[0].data_ptr() == v[1].data_ptr()
 
 
 # --- round trips -------------------------------------------------------------------------------
 
 SLOTS = 384
-COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5]
+
+
+def counts(page_size: int) -> list[int]:
+    """Tokens of whole pages: none, around one chunk, and several."""
+    few = [0, 1, CHUNK // page_size - 1, CHUNK // page_size, CHUNK // page_size + 1]
+    return sorted({n * page_size for n in [*few, 3 * CHUNK // page_size + 2]})
+
+
+PAGES_AND_COUNTS = [(page, count) for page in PAGE_SIZES for count in counts(page)]
 
 
 @dataclass
@@ -116,17 +163,23 @@ class RoundTrip:
     """A device pool, a host arena and the slots of some tokens in both."""
 
     codec: KVCodec
-    page_size: int
     count: int
-    pages_of: int = 1
+    runs: bool = False
 
     def __post_init__(self) -> None:
-        self.transfer = StagedTransfer(self.codec, CPU, self.page_size, CHUNK)
-        self.arena = HostArena(self.transfer, SLOTS, self.pages_of)
-        self.keys, self.values = cache(SLOTS, seed=1), cache(SLOTS, seed=2)
+        g = self.codec.geometry
+        self.transfer = StagedTransfer(self.codec, CPU, CHUNK)
+        self.arena = HostArena(self.transfer, SLOTS // g.page_size, self.runs)
+        self.keys, self.values = caches(SLOTS, 1, g)
         self.sources, self.hosts, self.targets = (
-            paged_slots(self.count, SLOTS, self.page_size, seed) for seed in (3, 4, 5)
+            paged_slots(self.count, SLOTS, g.page_size, seed) for seed in (3, 4, 5)
         )
+
+    @property
+    def host_pages(self) -> torch.Tensor:
+        """Pages of the arena that the tokens are kept in."""
+        page_size = self.codec.geometry.page_size
+        return self.hosts[::page_size] // page_size
 
     def backup(self) -> None:
         self.transfer.backup(self.keys, self.values, self.sources, self.hosts, self.arena.store)
@@ -136,19 +189,25 @@ class RoundTrip:
             fetch = self.arena.fetch(layer)
             self.transfer.load(k, v, self.targets, self.hosts, fetch)
 
-    def expected_records(self) -> torch.Tensor:
-        """The whole arena after a backup."""
-        records = torch.full_like(self.arena.records, POISON)
-        for component, layers in enumerate((self.keys, self.values)):
-            for layer, rows in enumerate(layers):
-                records[component, layer, self.hosts] = encode(self.codec, rows[self.sources])
-        return records
+    def encoded(self) -> torch.Tensor:
+        """The units of the tokens, ``[layers, pages, unit_bytes]``."""
+        pool = zip(self.keys, self.values, strict=True)
+        return torch.stack(
+            [encode_units(self.codec, k[self.sources], v[self.sources]) for k, v in pool]
+        )
 
-    def expected_cache(self, before: Cache, layers: Cache) -> Cache:
-        """A cache that was ``before``, after a load of what was backed up from ``layers``."""
-        after = [rows.clone() for rows in before]
-        for rows, source in zip(after, layers, strict=True):
-            rows[self.targets] = decode(self.codec, encode(self.codec, source[self.sources]))
+    def expected_units(self) -> torch.Tensor:
+        """The whole arena after a backup."""
+        units = torch.full_like(self.arena.units, POISON)
+        units[:, self.host_pages] = self.encoded()
+        return units
+
+    def expected_caches(self, keys: Cache, values: Cache) -> tuple[Cache, Cache]:
+        """What these caches are after a load of what was backed up."""
+        after = [rows.clone() for rows in keys], [rows.clone() for rows in values]
+        for layer, units in enumerate(self.encoded()):
+            for rows, restored in zip(after, decode_units(self.codec, units), strict=True):
+                rows[layer][self.targets] = restored
         return after
 
 
@@ -157,56 +216,53 @@ def assert_same_bits(found: Cache, expected: Cache) -> None:
         assert torch.equal(a.view(torch.int16), b.view(torch.int16))
 
 
-@pytest.mark.parametrize("codec_class", CODECS)
-@pytest.mark.parametrize("page_size", [1, 16, 64])
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_round_trip_is_the_codecs_own(
-    codec_class: CodecClass, page_size: int, count: int
-) -> None:
-    trip = RoundTrip(codec_class(GEOMETRY), page_size, count)
+def assert_round_trip_is_the_codecs_own(trip: RoundTrip) -> None:
     trip.backup()
-    assert torch.equal(trip.arena.records, trip.expected_records())
-    keys, values = cache(SLOTS, seed=6), cache(SLOTS, seed=7)
-    expected_keys = trip.expected_cache(keys, trip.keys)
-    expected_values = trip.expected_cache(values, trip.values)
+    assert torch.equal(trip.arena.units, trip.expected_units())
+    keys, values = caches(SLOTS, 6, trip.codec.geometry)
+    expected_keys, expected_values = trip.expected_caches(keys, values)
     trip.load(keys, values)
     assert_same_bits(keys, expected_keys)
     assert_same_bits(values, expected_values)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("page_size", [16, 64])
-def test_a_mover_of_whole_pages(page_size: int, count: int) -> None:
-    trip = RoundTrip(Int8Codec(GEOMETRY), page_size, count, pages_of=page_size)
-    trip.backup()
-    expected = trip.expected_records()
-    touched = torch.zeros(SLOTS // page_size, dtype=torch.bool)
-    touched[trip.hosts // page_size] = True
-    whole_pages = touched.repeat_interleave(page_size)
-    assert torch.equal(trip.arena.records[:, :, trip.hosts], expected[:, :, trip.hosts])
-    assert (trip.arena.records[:, :, ~whole_pages] == POISON).all()
-    # The rest of a page that the chunk ends in comes out of a staging buffer, not out of nowhere.
-    rest = whole_pages.index_fill(0, trip.hosts, False)
-    assert not (trip.arena.records[:, :, rest] == POISON).all(-1).any()
-    keys, values = cache(SLOTS, seed=6), cache(SLOTS, seed=7)
-    expected_keys = trip.expected_cache(keys, trip.keys)
-    trip.load(keys, values)
-    assert_same_bits(keys, expected_keys)
+@pytest.mark.parametrize("runs", [False, True], ids=["rows", "runs"])
+@pytest.mark.parametrize(("page_size", "count"), PAGES_AND_COUNTS)
+@pytest.mark.parametrize("codec_class", CODECS)
+def test_a_round_trip_is_the_codecs_own(
+    codec_class: CodecClass, page_size: int, count: int, runs: bool
+) -> None:
+    codec = codec_class(replace(GEOMETRY, page_size=page_size))
+    assert_round_trip_is_the_codecs_own(RoundTrip(codec, count, runs))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+@pytest.mark.parametrize("codec_class", CODECS)
+def test_k_and_v_of_different_widths_and_of_fp16(
+    codec_class: CodecClass, page_size: int, dtype: torch.dtype
+) -> None:
+    codec = codec_class(KVGeometry(2, 3, 48, 32, page_size, dtype))
+    assert_round_trip_is_the_codecs_own(RoundTrip(codec, CHUNK + page_size))
 
 
 def test_a_mover_sees_each_chunk_once() -> None:
-    transfer = StagedTransfer(RawCodec(GEOMETRY), CPU, 16, CHUNK)
-    slots, hosts = torch.arange(3 * CHUNK + 5), torch.arange(3 * CHUNK + 5) + 1000
+    # Three mover rows to each half of a unit, whose other half lies between them.
+    codec = RawCodec(replace(GEOMETRY, page_size=64))
+    assert (codec.unit.rows_per_half, codec.unit.mover_row_bytes) == (3, 2048)
+    transfer = StagedTransfer(codec, CPU, 2 * 64)
+    slots, hosts = torch.arange(3 * 64), paged_slots(3 * 64, 64 * 64, 64, seed=1)
+    first, second, third = hosts[::64].tolist()
     seen: list[tuple[list[int], list[int]]] = []
 
-    def mover(host_indices: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        seen.append((host_indices.tolist(), staging_rows.tolist()))
+    def mover(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        seen.append((host_rows.tolist(), staging_rows.tolist()))
 
-    expected = [
-        (list(range(1000 + start, 1000 + start + n)), list(range(n)))
-        for start, n in [(0, 64), (64, 64), (128, 64), (192, 5)]
-    ]
-    keys, values = cache(SLOTS, seed=1), cache(SLOTS, seed=2)
+    def rows(*pages: int) -> list[int]:
+        return [page // 64 * 3 + row for page in pages for row in range(3)]
+
+    expected = [(rows(first, second), [0, 1, 2, 6, 7, 8]), (rows(third), [0, 1, 2])]
+    keys, values = caches(SLOTS, 1)
     transfer.backup(keys, values, slots, hosts, mover)
     assert seen == expected
     seen.clear()
@@ -214,39 +270,52 @@ def test_a_mover_sees_each_chunk_once() -> None:
     assert seen == expected
 
 
+def refusing_mover(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+    raise AssertionError("moved")
+
+
 def test_nothing_is_moved_for_no_tokens() -> None:
-    transfer = StagedTransfer(RawCodec(GEOMETRY), CPU, 1, CHUNK)
+    transfer = StagedTransfer(RawCodec(GEOMETRY), CPU, CHUNK)
     nothing = torch.empty(0, dtype=torch.int64)
-
-    def mover(host_indices: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        raise AssertionError("moved")
-
-    keys, values = cache(4, seed=1), cache(4, seed=2)
-    transfer.backup(keys, values, nothing, nothing, mover)
-    transfer.load(keys[0], values[0], nothing, nothing, mover)
+    keys, values = caches(4, 1)
+    transfer.backup(keys, values, nothing, nothing, refusing_mover)
+    transfer.load(keys[0], values[0], nothing, nothing, refusing_mover)
 
 
-def test_a_second_round_trip_has_the_bytes_of_the_first() -> None:
-    trip = RoundTrip(Int8Codec(GEOMETRY), 16, CHUNK + 16)
+@pytest.mark.parametrize("count", [1, 15, 17, CHUNK + 1, 3 * CHUNK - 1])
+def test_a_part_of_a_page_is_refused_before_anything_is_moved(count: int) -> None:
+    transfer = StagedTransfer(RawCodec(replace(GEOMETRY, page_size=16)), CPU, CHUNK)
+    keys, values = caches(SLOTS, 1)
+    before = [rows.clone() for rows in (*keys, *values)]
+    slots = torch.arange(count)
+    with pytest.raises(ValueError, match=rf"^{count} tokens are no whole pages of 16; "):
+        transfer.backup(keys, values, slots, slots, refusing_mover)
+    with pytest.raises(ValueError, match=rf"^{count} tokens are no whole pages of 16; "):
+        transfer.load(keys[0], values[0], slots, slots, refusing_mover)
+    assert_same_bits([*keys, *values], before)
+
+
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+def test_a_second_round_trip_has_the_bytes_of_the_first(page_size: int) -> None:
+    trip = RoundTrip(Int8Codec(replace(GEOMETRY, page_size=page_size)), CHUNK + page_size)
     trip.backup()
-    first = trip.arena.records.clone()
+    first = trip.arena.units
     trip.targets = trip.sources
     trip.load(trip.keys, trip.values)
-    trip.arena.records.fill_(POISON)
+    trip.arena.rows.fill_(POISON)
     trip.backup()
-    assert torch.equal(trip.arena.records, first)
+    assert torch.equal(trip.arena.units, first)
 
 
 def test_indices_of_32_bits_and_a_strided_cache() -> None:
-    trip = RoundTrip(Int8Codec(GEOMETRY), 1, CHUNK + 7)
+    trip = RoundTrip(Int8Codec(GEOMETRY), CHUNK + 7)
     fused = [torch.stack([k, v], 1) for k, v in zip(trip.keys, trip.values, strict=True)]
     trip.keys, trip.values = [kv[:, 0] for kv in fused], [kv[:, 1] for kv in fused]
     assert not trip.keys[0].is_contiguous()
     trip.sources, trip.targets = trip.sources.int(), trip.targets.int()
     trip.backup()
-    assert torch.equal(trip.arena.records, trip.expected_records())
-    expected_keys = trip.expected_cache(trip.keys, trip.keys)
-    expected_values = trip.expected_cache(trip.values, trip.values)
+    assert torch.equal(trip.arena.units, trip.expected_units())
+    expected_keys, expected_values = trip.expected_caches(trip.keys, trip.values)
     trip.load(trip.keys, trip.values)
     assert_same_bits(trip.keys, expected_keys)
     assert_same_bits(trip.values, expected_values)
@@ -255,31 +324,28 @@ def test_indices_of_32_bits_and_a_strided_cache() -> None:
 # --- the hot path ------------------------------------------------------------------------------
 
 
-def memory_of(transfer: StagedTransfer) -> list[int]:
-    buffers = (transfer.backup_records, transfer.load_records)
-    rows = (transfer._backup.rows, transfer._load.rows)
-    return [tensor.data_ptr() for tensor in (*buffers, *rows)]
-
-
+@pytest.mark.parametrize("v_head_dim", [16, 24])
+@pytest.mark.parametrize(("page_size", "count"), PAGES_AND_COUNTS)
 @pytest.mark.parametrize("codec_class", CODECS)
-@pytest.mark.parametrize("count", COUNTS)
 def test_the_hot_path_allocates_nothing_and_never_synchronises(
-    codec_class: CodecClass, count: int
+    codec_class: CodecClass, page_size: int, count: int, v_head_dim: int
 ) -> None:
-    trip = RoundTrip(codec_class(GEOMETRY), 1, count)
-    before = memory_of(trip.transfer)
+    codec = codec_class(replace(GEOMETRY, page_size=page_size, v_head_dim=v_head_dim))
+    trip = RoundTrip(codec, count)
+    lanes = trip.transfer._backup, trip.transfer._load
+    before = [memory_of(lane) for lane in lanes]
     # The mover is not the library's; it gets the staging buffer, which must be the same one.
-    moved: list[int] = []
+    moved: list[tuple[int, int]] = []
 
-    def mover(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        moved.append(staging_rows.data_ptr())
+    def mover(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        moved.append((host_rows.data_ptr(), staging_rows.data_ptr()))
 
     with HotPath() as hot_path:
         trip.transfer.backup(trip.keys, trip.values, trip.sources, trip.hosts, mover)
         trip.transfer.load(trip.keys[0], trip.values[0], trip.targets, trip.hosts, mover)
-    assert bool(hot_path.operations) == (count > 0)
-    assert len(set(moved)) == (count > 0)
-    assert memory_of(trip.transfer) == before
+    assert bool(hot_path.writes) == (count > 0)
+    assert len(set(moved)) == (2 if count else 0)  # each direction's own
+    assert [memory_of(lane) for lane in lanes] == before
 
 
 SLIPS: dict[str, Callable[[torch.Tensor], object]] = {
@@ -301,12 +367,15 @@ SLIPS: dict[str, Callable[[torch.Tensor], object]] = {
 def test_a_codec_that_allocates_or_synchronises_is_caught(
     slip: str, stream: type[HotPath] | type[RecordingStream]
 ) -> None:
-    class Slips(RawCodec):
-        def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: None) -> None:
+    class Slips(RawBlock):
+        def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: None) -> None:
             SLIPS[slip](rows)
-            super().encode(rows, records, workspace)
+            super().encode(rows, blocks, workspace)
 
-    trip = RoundTrip(Slips(GEOMETRY), 1, 3)
+    class SlipsCodec(RawCodec):
+        value_format = Slips
+
+    trip = RoundTrip(SlipsCodec(GEOMETRY), 3)
     with stream(), pytest.raises(NotEnqueuedError):
         trip.backup()
 
@@ -315,17 +384,17 @@ def test_a_device_whose_values_cannot_be_read_is_served() -> None:
     # Meta tensors have no values: reading one on the host is an error, as it would be a wait on
     # CUDA. Indices come on the host, as SGLang's direct backend hands them over.
     meta = torch.device("meta")
-    transfer = StagedTransfer(Int8Codec(GEOMETRY), meta, 1, CHUNK)
-    keys, values = ([rows.to(meta) for rows in cache(SLOTS, seed=seed)] for seed in (1, 2))
+    transfer = StagedTransfer(Int8Codec(GEOMETRY), meta, CHUNK)
+    keys, values = ([rows.to(meta) for rows in pool] for pool in caches(SLOTS, 1))
     slots, hosts = torch.arange(CHUNK + 5), torch.arange(CHUNK + 5)
     seen: list[tuple[str, list[int]]] = []
 
-    def mover(host_indices: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        seen.append((host_indices.device.type, staging_rows.tolist()))
+    def mover(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        seen.append((host_rows.device.type, staging_rows.tolist()))
 
     transfer.backup(keys, values, slots, hosts, mover)
     transfer.load(keys[0], values[0], slots, hosts, mover)
-    chunks = [("cpu", list(range(CHUNK))), ("cpu", list(range(5)))]
+    chunks = [("cpu", list(range(0, 2 * CHUNK, 2))), ("cpu", list(range(0, 2 * 5, 2)))]
     assert seen == chunks * 2
     with pytest.raises((RuntimeError, NotImplementedError)):
         keys[0][0, 0, 0].item()
@@ -337,41 +406,45 @@ def test_a_device_whose_values_cannot_be_read_is_served() -> None:
 def test_staging_rows_are_where_the_device_indices_are(
     device_indices: str, host_indices: str
 ) -> None:
-    # A kernel reads both on the device, but may want the host slots on the host.
-    transfer = StagedTransfer(RawCodec(GEOMETRY), torch.device("meta"), 1, CHUNK)
-    keys, values = ([rows.to("meta") for rows in cache(SLOTS, seed=seed)] for seed in (1, 2))
+    # A kernel reads both on the device, but may want the host rows on the host.
+    transfer = StagedTransfer(RawCodec(GEOMETRY), torch.device("meta"), CHUNK)
+    keys, values = ([rows.to("meta") for rows in pool] for pool in caches(SLOTS, 1))
     seen: list[tuple[str, str, torch.dtype]] = []
 
-    def mover(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
-        seen.append((hosts.device.type, staging_rows.device.type, staging_rows.dtype))
+    def mover(host_rows: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        seen.append((host_rows.device.type, staging_rows.device.type, staging_rows.dtype))
 
     slots = torch.arange(3, device=device_indices)
     transfer.backup(keys, values, slots, torch.arange(3, device=host_indices), mover)
     assert seen == [(host_indices, device_indices, torch.int64)]
 
 
-def launches(layers: int) -> tuple[int, int]:
-    """Gathers of one chunk's backup, and what else would be launched for it."""
-    transfer = StagedTransfer(Int8Codec(KVGeometry(layers, 2, 8, "cpu")), CPU, 1, CHUNK)
-    kv = torch.zeros(2, layers, SLOTS, 2, 8, dtype=torch.bfloat16)
+def launches(codec_class: CodecClass, layers: int) -> tuple[int, int]:
+    """Gathers of one chunk's backup, and what else is launched for it."""
+    g = KVGeometry(layers, 2, 8)
+    transfer = StagedTransfer(codec_class(g), CPU, CHUNK)
+    keys, values = caches(SLOTS, 1, g)
     slots = torch.arange(CHUNK)
     with HotPath() as hot_path:
-        transfer.backup(kv[0], kv[1], slots, slots, lambda hosts, rows: None)
-    writes = [x for x in hot_path.operations if x.endswith("out") or x.endswith("_.default")]
-    gathers = [x for x in writes if "index_select" in x]
-    return len(gathers), len(writes) - len(gathers)
+        transfer.backup(keys, values, slots, slots, lambda hosts, rows: None)
+    gathers = [x for x in hot_path.writes if "index_select" in x]
+    return len(gathers), len(hot_path.writes) - len(gathers)
 
 
-def test_a_backup_launches_as_much_for_all_layers_as_for_one_but_the_gathers() -> None:
-    gathers, others = launches(1)
-    assert gathers == 2 and 0 < others < 50
-    assert launches(36) == (72, others)
+@pytest.mark.parametrize("codec_class", CODECS)
+def test_a_backup_launches_as_much_for_all_layers_as_for_one_but_the_gathers(
+    codec_class: CodecClass,
+) -> None:
+    gathers, others = launches(codec_class, 1)
+    assert gathers == 2 and others > 0
+    assert launches(codec_class, 36) == (72, others)
 
 
 # --- two streams -------------------------------------------------------------------------------
 
-SMALL = KVGeometry(layers=2, kv_heads=2, head_dim=8, device_type="cpu")
-SMALL_CHUNK = 4
+SMALL = KVGeometry(layers=2, kv_heads=2, head_dim=8)
+SMALL_PAGES = 24
+SMALL_CHUNK = 4  # pages
 NOT_YET = -(2**40)  # no slot: an index read before the stream wrote it cannot be used
 
 
@@ -379,68 +452,83 @@ class TwoStreams:
     """A backup and a load, enqueued on two streams before any of their inputs exist.
 
     The first piece of work of each stream writes what its direction reads: the KV cache rows or
-    the host records, and the indices. So whatever looks at values while a call runs, or runs
+    the host units, and the indices. So whatever looks at values while a call runs, or runs
     outside its stream, sees poison.
+
+    Parameters
+    ----------
+    codec : KVCodec
+        Of a small geometry.
+    pages : tuple of int
+        Pages that are backed up and loaded.
+    alter : callable
+        Breaks the transfer before it is used.
     """
 
     def __init__(
         self,
         codec: KVCodec,
-        tokens: tuple[int, int] = (10, 9),
+        pages: tuple[int, int] = (10, 9),
         alter: Callable[[StagedTransfer], None] = lambda transfer: None,
     ) -> None:
         self.codec = codec
-        self.transfer = StagedTransfer(codec, CPU, 1, SMALL_CHUNK)
+        g = codec.geometry
+        self.transfer = StagedTransfer(codec, CPU, SMALL_CHUNK * g.page_size)
         alter(self.transfer)
-        self.arena = HostArena(self.transfer, slots=24)
-        slots = torch.randperm(24, generator=torch.Generator().manual_seed(0))
-        hosts = torch.randperm(24, generator=torch.Generator().manual_seed(1))
-        saved, loaded = tokens
+        self.arena = HostArena(self.transfer, SMALL_PAGES)
+        slots, hosts = (
+            paged_slots(SMALL_PAGES * g.page_size, SMALL_PAGES * g.page_size, g.page_size, seed)
+            for seed in (0, 1)
+        )
+        saved, loaded = (count * g.page_size for count in pages)
         self.backup_slots, self.backup_hosts = slots[:saved], hosts[:saved]
         self.load_slots, self.load_hosts = slots[-loaded:], hosts[-loaded:]
-        self.keys, self.values = ([torch.zeros_like(r) for r in cache(24, 0, SMALL)] for _ in "kv")
+        self.sources = caches(len(slots), 11, g)
+        stored = caches(loaded, 13, g)
+        self.stored = torch.stack([encode_units(codec, k, v) for k, v in zip(*stored, strict=True)])
+        self.keys, self.values = caches(len(slots), 0, g)
         self.late = {name: torch.empty_like(index) for name, index in self._indices().items()}
         self.backup_stream, self.load_stream = RecordingStream(), RecordingStream()
         self.reset()
         self._enqueue()
+        self.expected_units, self.expected_caches = self._expected()
 
     def _indices(self) -> dict[str, torch.Tensor]:
         names = ("backup_slots", "backup_hosts", "load_slots", "load_hosts")
         return {name: getattr(self, name) for name in names}
 
+    def _pages(self, slots: torch.Tensor) -> torch.Tensor:
+        page_size = self.codec.geometry.page_size
+        return slots[::page_size] // page_size
+
+    def _caches(self) -> list[torch.Tensor]:
+        return [*self.keys, *self.values]
+
+    def _memory(self) -> list[torch.Tensor]:
+        return [self.arena.rows, self.transfer._backup.units, self.transfer._load.units]
+
     def reset(self) -> None:
         """Put poison everywhere."""
-        for rows in (*self.keys, *self.values):
+        for rows in self._caches():
             rows.fill_(-7.0)
         for index in self.late.values():
             index.fill_(NOT_YET)
-        for records in (self.arena.records, *self._staging()):
-            records.fill_(POISON)
-
-    def _staging(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.transfer.backup_records, self.transfer.load_records
-
-    def _sources(self) -> tuple[Cache, Cache]:
-        """What is to be backed up."""
-        return cache(24, 11, SMALL), cache(24, 12, SMALL)
-
-    def _stored(self) -> torch.Tensor:
-        """Records that are to be loaded, ``[2, layers, tokens, record_bytes]``."""
-        pools = (cache(24, 13, SMALL), cache(24, 14, SMALL))
-        rows = [[layer[: len(self.load_hosts)] for layer in pool] for pool in pools]
-        return torch.stack([torch.stack([encode(self.codec, r) for r in pool]) for pool in rows])
+        for memory in self._memory():
+            memory.fill_(POISON)
+        for lane in (self.transfer._backup, self.transfer._load):
+            for rows in lane.host_rows.values():
+                rows.zero_()  # a row that there is
 
     def _write_backup_inputs(self) -> None:
         for name in ("backup_slots", "backup_hosts"):
             self.late[name].copy_(getattr(self, name))
-        for cached, source in zip((self.keys, self.values), self._sources(), strict=True):
-            for rows, new in zip(cached, source, strict=True):
-                rows[self.backup_slots] = new[self.backup_slots]
+        for rows, source in zip(self._caches(), itertools.chain(*self.sources), strict=True):
+            rows[self.backup_slots] = source[self.backup_slots]
 
     def _write_load_inputs(self) -> None:
         for name in ("load_slots", "load_hosts"):
             self.late[name].copy_(getattr(self, name))
-        self.arena.records[:, :, self.load_hosts] = self._stored()
+        self.arena.write(self._pages(self.load_hosts), self.stored)
 
     def _enqueue(self) -> None:
         backup, load = self.backup_stream, self.load_stream
@@ -455,7 +543,7 @@ class TwoStreams:
             self.transfer.backup(
                 self.keys, self.values, late["backup_slots"], late["backup_hosts"], store
             )
-        for layer in range(SMALL.layers):
+        for layer in range(self.codec.geometry.layers):
             fetch = self.arena.fetch(layer)
 
             def enqueue_fetch(
@@ -474,30 +562,32 @@ class TwoStreams:
 
     def untouched(self) -> bool:
         """Whether poison is all there is."""
-        records = (self.arena.records, *self._staging())
         return (
-            all(bool((rows == -7.0).all()) for rows in (*self.keys, *self.values))
-            and all(bool((part == POISON).all()) for part in records)
+            all(bool((rows == -7.0).all()) for rows in self._caches())
+            and all(bool((memory == POISON).all()) for memory in self._memory())
             and all(bool((index == NOT_YET).all()) for index in self.late.values())
         )
 
+    def _expected(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """What both directions should leave in the arena and in the caches."""
+        units = torch.full_like(self.arena.units, POISON)
+        units[:, self._pages(self.load_hosts)] = self.stored
+        keys, values = ([torch.full_like(r, -7.0) for r in pool] for pool in self.sources)
+        for layer, (k, v) in enumerate(zip(*self.sources, strict=True)):
+            saved = k[self.backup_slots], v[self.backup_slots]
+            units[layer, self._pages(self.backup_hosts)] = encode_units(self.codec, *saved)
+            restored = decode_units(self.codec, self.stored[layer])
+            for rows, backed_up, loaded in zip((keys, values), saved, restored, strict=True):
+                rows[layer][self.backup_slots] = backed_up
+                rows[layer][self.load_slots] = loaded
+        return units, [*keys, *values]
+
     def right(self) -> bool:
         """Whether the arena and the caches are what both directions should leave."""
-        expected_records = torch.full_like(self.arena.records, POISON)
-        stored = self._stored()
-        expected_records[:, :, self.load_hosts] = stored
-        caches = []
-        for component, sources in enumerate(self._sources()):
-            for layer, source in enumerate(sources):
-                rows = source[self.backup_slots]
-                expected_records[component, layer, self.backup_hosts] = encode(self.codec, rows)
-                expected = torch.full_like(source, -7.0)
-                expected[self.backup_slots] = rows
-                expected[self.load_slots] = decode(self.codec, stored[component, layer])
-                caches.append(expected)
-        found = (*self.keys, *self.values)
-        same = (torch.equal(a, b) for a, b in zip(found, caches, strict=True))
-        return torch.equal(self.arena.records, expected_records) and all(same)
+        pairs = zip(self._caches(), self.expected_caches, strict=True)
+        return torch.equal(self.arena.units, self.expected_units) and all(
+            torch.equal(found, expected) for found, expected in pairs
+        )
 
     def right_after(self, turns: Iterable[bool]) -> bool:
         """Execute both streams' work in this order, from poison."""
@@ -506,30 +596,36 @@ class TwoStreams:
         return self.right()
 
     def interruptions(self) -> Iterable[Iterable[bool]]:
-        """Each stream interrupted once, at every place, by all of the other; and in turns."""
+        """Each stream interrupted once by all of the other, and in turns.
+
+        A stream is interrupted at every place, one of more than 200 pieces at 200 of them.
+        """
         backups, loads = len(self.backup_stream.work), len(self.load_stream.work)
-        for done in range(backups + 1):
+        for done in range(0, backups + 1, 1 + backups // 200):
             yield itertools.chain([False] * done, [True] * loads)
-        for done in range(loads + 1):
+        for done in range(0, loads + 1, 1 + loads // 200):
             yield itertools.chain([True] * done, [False] * backups)
         for several in (1, 2, 3, 5, 7, 11, 17, 29):
             yield ([False] * several + [True] * several) * (backups + loads)
 
 
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
 @pytest.mark.parametrize("codec_class", CODECS)
-def test_a_call_only_enqueues(codec_class: CodecClass) -> None:
-    streams = TwoStreams(codec_class(SMALL))
+def test_a_call_only_enqueues(codec_class: CodecClass, page_size: int) -> None:
+    streams = TwoStreams(codec_class(replace(SMALL, page_size=page_size)))
     assert streams.untouched()
     assert len(streams.backup_stream.work) > 3 * 2 * 2
     assert len(streams.load_stream.work) > 3 * 2 * 2
 
 
+@pytest.mark.parametrize("pages", [(10, 9), (4, 13), (1, 8)])
+@pytest.mark.parametrize(("page_size", "v_head_dim"), [(1, 8), (3, 8), (1, 12)])
 @pytest.mark.parametrize("codec_class", CODECS)
-@pytest.mark.parametrize("tokens", [(10, 9), (4, 13), (1, 8)])
 def test_both_directions_are_right_under_any_interruption(
-    codec_class: CodecClass, tokens: tuple[int, int]
+    codec_class: CodecClass, page_size: int, v_head_dim: int, pages: tuple[int, int]
 ) -> None:
-    streams = TwoStreams(codec_class(SMALL), tokens)
+    codec = codec_class(replace(SMALL, page_size=page_size, v_head_dim=v_head_dim))
+    streams = TwoStreams(codec, pages)
     assert all(streams.right_after(turns) for turns in streams.interruptions())
 
 
@@ -546,19 +642,25 @@ def test_both_directions_are_right_in_any_order(
     assert int8_streams.right_after(turns)
 
 
-def _share_records(transfer: StagedTransfer) -> None:
-    transfer._load = replace(transfer._load, records=transfer._backup.records[:, :1])
+def _share_units(transfer: StagedTransfer) -> None:
+    shared = {name: getattr(transfer._backup, name)[:1] for name in ("units", "staged")}
+    transfer._load = replace(transfer._load, **shared)
 
 
 def _share_rows(transfer: StagedTransfer) -> None:
-    transfer._load = replace(transfer._load, rows=transfer._backup.rows)
+    shared = {name: getattr(transfer._backup, name)[:1] for name in ("keys", "values")}
+    transfer._load = replace(transfer._load, **shared)
 
 
 def _share_workspace(transfer: StagedTransfer) -> None:
     transfer._load = replace(transfer._load, workspace=transfer._backup.workspace)
 
 
-@pytest.mark.parametrize("share", [_share_records, _share_rows, _share_workspace])
+def _share_host_rows(transfer: StagedTransfer) -> None:
+    transfer._load = replace(transfer._load, host_rows=transfer._backup.host_rows)
+
+
+@pytest.mark.parametrize("share", [_share_units, _share_rows, _share_workspace, _share_host_rows])
 def test_a_shared_buffer_gives_wrong_bytes(share: Callable[[StagedTransfer], None]) -> None:
     streams = TwoStreams(Int8Codec(SMALL), alter=share)
     one_after_the_other: list[list[bool]] = [[], [True] * len(streams.load_stream.work)]
@@ -593,13 +695,16 @@ def test_a_mover_that_does_not_wait_for_its_stream_gives_wrong_bytes() -> None:
 
 
 def test_values_read_while_a_call_runs_are_poison() -> None:
-    class Peeks(RawCodec):
-        def encode(self, rows: torch.Tensor, records: torch.Tensor, workspace: None) -> None:
-            super().encode(rows, records, workspace)
+    class Peeks(RawBlock):
+        def encode(self, rows: torch.Tensor, blocks: torch.Tensor, workspace: None) -> None:
+            super().encode(rows, blocks, workspace)
             first = rows.view(torch.uint8)
             while first.dim() > 0:
                 first = first[0]
-            records[..., 0].fill_(first.tolist())
+            blocks[..., 0].fill_(first.tolist())
+
+    class PeeksCodec(RawCodec):
+        key_format = Peeks
 
     assert TwoStreams(RawCodec(SMALL)).right_after([])
-    assert not TwoStreams(Peeks(SMALL)).right_after([])
+    assert not TwoStreams(PeeksCodec(SMALL)).right_after([])
