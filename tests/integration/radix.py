@@ -240,3 +240,5 @@ def radix(setup: Setup) -> Iterator[Radix]:
             cache.shutdown()
             for entry in cache.host_pool_group.entries:
                 entry.host_pool.destroy()
+                # SGLang's views of the arena would keep it until the next collection of cycles.
+                vars(entry.host_pool).clear()
