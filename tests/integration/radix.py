@@ -133,7 +133,9 @@ class Radix:
         """A second hit, after which the selective policy backs a node up."""
         match = self.match(seed, tokens)
         slots = device_slots(self.cache, match)
-        self.cache.insert(InsertParams(key=self.key(seed, tokens), value=slots))
+        key = self.key(seed, tokens)
+        # SGLang frees inserted slots as duplicates but for those that are the tree's own.
+        self.cache.insert(InsertParams(key=key, value=slots, prev_prefix_len=len(slots)))
         finish_backups(self.cache)
 
     def match(self, seed: int, tokens: int):
@@ -160,7 +162,10 @@ class Radix:
 
     def start_load_back(self, seed: int, tokens: int) -> int:
         """Have SGLang allocate device slots for the sequence and queue their load."""
-        match = self.match(seed, tokens)
+        return self.queue_load_back(self.match(seed, tokens))
+
+    def queue_load_back(self, match) -> int:
+        """The same for any match; returns the tokens that SGLang says it restores."""
         request = types.SimpleNamespace(
             rid="r",
             last_node=match.last_device_node,
