@@ -9,36 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hiqcache.codecs.hadamard import HeadRotation
+from tests.unit.rotations import SHIFT, matrix_of, sylvester
 
 DIMS = [1, 2, 7, 64, 80, 96, 112, 128, 192, 200, 255, 256]
 POWERS_OF_TWO = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 LARGEST = torch.finfo(torch.bfloat16).max
-#: Rotated values are kept so much smaller.
-SHIFT = 2.0**-8
 
 
 def roundings(dim: int) -> int:
     """Of an element on its way: a factor and the stages, the sum of the parts and its factor."""
     rotation = HeadRotation(dim)
     return rotation.order.bit_length() + rotation.parts + 2
-
-
-def sylvester(order: int) -> torch.Tensor:
-    """Sylvester's matrix, by its definition and in integers."""
-    matrix = torch.ones((1, 1), dtype=torch.int64)
-    while matrix.shape[0] < order:
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return matrix
-
-
-def matrix_of(dim: int) -> torch.Tensor:
-    """The documented rotation, float64."""
-    p = HeadRotation(dim).order
-    m = dim // p
-    hadamard = sylvester(p).double() / math.sqrt(p)
-    mean = torch.full((m, m), 1 / m, dtype=torch.float64)
-    across = torch.eye(m, dtype=torch.float64) - 2 * mean if m > 1 else mean
-    return torch.kron(across, hadamard)
 
 
 def rotate(values: torch.Tensor) -> torch.Tensor:
