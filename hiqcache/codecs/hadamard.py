@@ -4,10 +4,10 @@ With the Hadamard matrix :math:`H_p` of a power of two, :math:`R = H_p / \sqrt p
 its own inverse. Scales then fit a head's energy instead of its largest channel, and the error of a
 restored value is a mean of many (Ashkboos et al., *QuaRot*, 2024).
 
-A head whose size is no power of two is rotated twice, over its first ``p`` values and then over its
-last ``p``, with ``p`` the largest power of two below its size: 96 = 64 + 32 is rotated over 0..63
-and 32..95. The two overlap, so that every channel reaches every other, and their product is
-orthogonal.
+A head of :math:`m p` values, with ``m`` odd and ``p`` a power of two, is ``m`` parts. Each is
+rotated by ``R``, and across them the reflection :math:`I - \frac 2 m J` takes twice the mean of all
+from each (96 = 3 * 32: two thirds of the sum of three). Both are symmetric and orthogonal, so the
+whole is its own inverse too, and every channel reaches every other.
 
 The sums are Pease's: each stage adds and subtracts the even and the odd elements and keeps the sums
 in the first half, the differences in the second (*J. ACM* 15, 1968). A stage is one addition of
@@ -22,8 +22,8 @@ from math import sqrt
 
 import torch
 
-#: Rotated values are kept 256 times smaller, so that a sum of BF16's largest numbers, over at most
-#: 256 values and twice, is finite in float32.
+#: Rotated values are kept 256 times smaller, so that a sum of at most 256 of BF16's largest numbers
+#: is finite in float32.
 _SHIFT = 2.0**-8
 
 
@@ -50,13 +50,13 @@ class HeadRotation:
 
     @property
     def order(self) -> int:
-        """Largest power of two that is not above ``dim``."""
-        return 1 << (self.dim.bit_length() - 1)
+        """Values of a part: the largest power of two that divides ``dim``."""
+        return self.dim & -self.dim
 
     @property
-    def _spans(self) -> list[slice]:
-        first, last = slice(0, self.order), slice(self.dim - self.order, self.dim)
-        return [first] if first == last else [first, last]
+    def parts(self) -> int:
+        """Parts of a head; an odd number."""
+        return self.dim // self.order
 
     def rotate(self, values: torch.Tensor, spare: torch.Tensor) -> None:
         """Rotate ``values`` in place, 256 times smaller.
@@ -67,14 +67,18 @@ class HeadRotation:
             float32 ``[..., dim]``; ``spare`` is overwritten.
         """
         values.mul_(_SHIFT)
-        for span in self._spans:
-            self._transform(values[..., span], spare[..., span])
+        self._apply(values, spare)
 
     def restore(self, values: torch.Tensor, spare: torch.Tensor) -> None:
         """Undo :meth:`rotate`."""
-        for span in reversed(self._spans):
-            self._transform(values[..., span], spare[..., span])
+        self._apply(values, spare)
         values.mul_(1 / _SHIFT)
+
+    def _apply(self, values: torch.Tensor, spare: torch.Tensor) -> None:
+        parts, room = (x.unflatten(-1, (self.parts, self.order)) for x in (values, spare))
+        self._transform(parts, room)
+        if self.parts > 1:
+            self._reflect(parts, room[..., :1, :])
 
     def _transform(self, values: torch.Tensor, spare: torch.Tensor) -> None:
         half = self.order // 2
@@ -86,3 +90,10 @@ class HeadRotation:
             source, target = target, source
         if source is spare:
             values.copy_(spare)
+
+    def _reflect(self, parts: torch.Tensor, total: torch.Tensor) -> None:
+        first, *others = parts.split(1, -2)
+        total.copy_(first)
+        for part in others:
+            total.add_(part)
+        parts.sub_(total.mul_(2 / self.parts))

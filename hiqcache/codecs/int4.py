@@ -128,7 +128,7 @@ class Int4Block(BlockFormat):
     def _choose_scales(self, ws: Int4Workspace) -> None:
         """Set ``scale`` to the candidate of least squared error."""
         find_peaks(self._grouped(ws.values), ws.low, ws.high, ws.not_finite)
-        ws.high.div_(_OUTERMOST)
+        ws.high.div_(ws.low.fill_(_OUTERMOST))  # by a tensor, as in Int8Block
         ws.scale.copy_(ws.high)
         ws.least.fill_(float("inf"))
         for clip in CLIPS:

@@ -111,7 +111,9 @@ class Int8Block(BlockFormat):
 
     def _quantise(self, ws: Int8Workspace) -> None:
         find_peaks(ws.values, ws.low, ws.high, ws.not_finite)
-        ws.scale.copy_(ws.high.div_(_LEVELS)).clamp_(max=_LARGEST_SCALE)
+        # By a tensor: a device may multiply by a number's reciprocal, and the bytes be its own.
+        ws.high.div_(ws.low.fill_(_LEVELS))
+        ws.scale.copy_(ws.high).clamp_(max=_LARGEST_SCALE)
         settle_scales(ws.scale, ws.not_finite)
         ws.low.copy_(ws.scale)  # the quotient is by the scale as stored
         torch.div(ws.values, ws.low.unsqueeze(-1), out=ws.values)

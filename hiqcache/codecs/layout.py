@@ -5,8 +5,8 @@ A **block** is K, or V, of one page in one layer::
     | payload row | ... | payload row | scales | ... | scales | zeros |
       token 0             token P - 1   token 0        token P - 1
 
-A page keeps its scales together, so only the end of a block is padded, and for pages of 8 tokens
-and more a block of whole heads needs none. With one token to a page a block is a *record*.
+A page keeps its scales together, so only the end of a block is padded, and pages of 8 tokens of 8
+heads of 128 values need no padding. With one token to a page a block is a *record*.
 
 A **unit** is the block of K and the block of V::
 
