@@ -42,6 +42,8 @@ def parser() -> Parser:
     action.add_argument("--abort", action="store_true", help="give up the rebase that waits")
     options.add_argument("--python", type=Path, help="an interpreter that can run the release")
     options.add_argument("--no-smoke", action="store_true", help="do not run the release")
+    edit = "stop at that patch even if it merges; repeat it"
+    options.add_argument("--edit", action="append", metavar="SLUG", help=edit)
     options.add_argument("--no-resolutions", action="store_true", help="use no recorded ones")
     options.add_argument("--report", type=Path, metavar="FILE", help="write the report there")
     options.add_argument("--json", action="store_true", help="print the report as JSON")

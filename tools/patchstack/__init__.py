@@ -22,7 +22,9 @@ Layers, each of which imports only those above it:
 ``build``                 patches to commits, in the object database alone
 ``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one
 ``picking``, ``conflict`` a commit moved by a merge; the text that git could not merge
-``resolutions``           ``patches/resolutions/``: how conflicts were resolved
+``resolutions``           how conflicts were resolved, for when one returns
+``reworks``               what else was done to a merge, for when that returns
+``records``               ``patches/resolutions/``: the files of both
 ``drift``                 what a new release changed where the patches are
 ``release``               a release that is not pinned yet, found with pip
 ``lost_names``            what a patch uses that the new release does not have

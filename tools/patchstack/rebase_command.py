@@ -33,7 +33,7 @@ def main(given: Namespace, context: Context) -> int:
 def _check(given: Namespace) -> None:
     """Refuse options that do not go together."""
     resumes = given.go_on or given.abort or given.skip is not None
-    starts = given.origin is not None or given.onto is not None
+    starts = given.origin is not None or given.onto is not None or given.edit is not None
     if resumes and (starts or given.dry_run or given.replace):
         raise _usage("--continue, --skip and --abort go with the rebase that waits, and no other")
     if not resumes and (given.origin is None or not given.onto):
@@ -57,6 +57,7 @@ def _run(given: Namespace, context: Context, progress: Progress) -> Outcome:
         resolutions=not given.no_resolutions,
         smoke=not given.no_smoke,
         offline=given.offline,
+        edit=tuple(given.edit or ()),
     )
     if given.go_on:
         return rebasing.go_on(context, options, progress)
