@@ -3,8 +3,9 @@
 Layers, each of which imports only those above it:
 
 ========================  ==========================================================
-``errors``, ``command``   the one error type; how an error becomes a line and a code
+``errors``, ``command``   the one error type; how every tool starts and ends
 ``report``                progress on standard error
+``files``                 what is read of the user's, refused in one line where it is odd
 ``children``              child processes end with the tool, helped by ``supervise``
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
@@ -38,6 +39,7 @@ Layers, each of which imports only those above it:
 ``rebase_*``              one rebase: its options, its state on disk, its report, its words
 ``resolving``             what the user made of a patch that stopped
 ``rebasing``              the whole of ``tools/rebase.py``
+``replaying``             the whole of ``tools/moves.py``
 ``footprint``             how much of SGLang a series changes
 ``seam``, ``documents``   where SGLang is hooked; the generated parts of ``docs/``
 ``check_*``, ``checking`` the rules of ``patches/``; the whole of ``tools/check.py``

@@ -9,7 +9,6 @@ and after them, and the change that each patch makes: ``content``.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from patchstack.base import PREFIX, Point
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.mail import blob_ids, changed_paths, read_mail
 from patchstack.report import Progress
 from patchstack.repository import Repository
@@ -177,7 +177,7 @@ def check_commit_version(
     if answer.status != 0:
         return
     try:
-        project = tomllib.loads(answer.out.decode()).get("project", {})
+        project = parse_toml(answer.out.decode()).get("project", {})
     except ValueError:
         raise ToolError(
             f"{where} has a damaged python/pyproject.toml", "name another --source", Exit.UPSTREAM

@@ -139,8 +139,9 @@ def read_mail(repository: Repository, name: str, data: bytes) -> Mail:
 def read_trailers(repository: Repository, message: bytes) -> dict[str, str]:
     """Return the trailers of a commit message, the first of each name."""
     options = ("--parse", "--no-divider")
-    parsed = repository.run("interpret-trailers", *options, stdin=message).decode()
-    pairs = [line.split(":", 1) for line in parsed.splitlines() if ":" in line]
+    parsed = repository.run("interpret-trailers", *options, stdin=message)
+    text = parsed.decode("utf-8", "surrogateescape")
+    pairs = [line.split(":", 1) for line in text.splitlines() if ":" in line]
     return {key.strip(): value.strip() for key, value in reversed(pairs)}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from patchstack import rebasing
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.rebase_run import Options
 from patchstack.rebasing import Outcome
 from patchstack.report import Progress
@@ -92,12 +93,12 @@ def _tell(given: Namespace, outcome: Outcome) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    file = file.resolve()
+    file, data = resolved(file), text.encode("utf-8", "surrogateescape")
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and not file.is_file():
-        file.write_text(text, "utf-8")  # a device or a pipe is written to, never replaced
+        file.write_bytes(data)  # a device or a pipe is written to, never replaced
     else:
-        replace_file(file, text.encode())
+        replace_file(file, data)
 
 
 def _usage(message: str) -> ToolError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from patchstack.base import Point
 from patchstack.build import Applied, Stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.moving import Move
 from patchstack.records import Record, parse_record
 from patchstack.release import revision_table
@@ -123,7 +123,7 @@ class State:
         old = table["old"]
         return cls(
             origin=table["origin"],
-            target=Revision.parse(name, tomllib.loads(target)["revisions"][name]),
+            target=Revision.parse(name, parse_toml(target)["revisions"][name]),
             replaces=table["replaces"],
             python=None if table["python"] is None else Path(table["python"]),
             resolutions=table["resolutions"],
@@ -153,7 +153,7 @@ def read_state(context: Context) -> State | None:
         return None
     try:
         return State.parse(file.read_text("utf-8"))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ToolError(
             f"{context.show(file)} cannot be read: {type(error).__name__}: {error}",
             "run tools/rebase.py --abort, and start again",

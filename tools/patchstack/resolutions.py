@@ -8,11 +8,11 @@ The user's own ``rerere`` takes no part.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from typing import Any
 
 from patchstack.conflict import Hunk, conflict_key
+from patchstack.files import parse_toml
 
 _HEADER = """\
 # How a conflict was resolved: `ours` is the new release, `base` the old one, `theirs` the patch.
@@ -79,7 +79,7 @@ class Resolution:
     @classmethod
     def parse(cls, data: bytes) -> Resolution:
         """Read the content of a file; ValueError or KeyError for one that cannot be right."""
-        table = tomllib.loads(data.decode())
+        table = parse_toml(data.decode())
         hunks = tuple(Hunk(*(_bytes(hunk[key]) for key in _SIDES)) for hunk in table["hunks"])
         resolved = tuple(_bytes(hunk["resolved"]) for hunk in table["hunks"])
         path, slug, origin, target = (table[key] for key in ("path", "slug", "from", "to"))
