@@ -7,16 +7,12 @@ user's, 4 the upstream or the lock does not match, or the release cannot be had.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-if TYPE_CHECKING:
-    from patchstack.context import Context
+from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 examples:
@@ -27,41 +23,35 @@ examples:
 """
 
 
-def parser(dist: Path) -> Parser:
-    """Return the command line's parser; ``dist`` is where wheels go by default."""
-    options = Parser("apply.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("--rev", required=True, help="a supported release, or pin")
-    options.add_argument("--target", type=Path, help="where the tree goes (build/<revision>)")
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("--rev", required=True, help="a supported release, or pin")
+    parser.add_argument("--target", type=Path, help="where the tree goes (build/<revision>)")
     wheel = "write the wheels of the patched release and of hiqcache (build/dist)"
-    options.add_argument("--wheel", type=Path, nargs="?", const=dist, metavar="DIR", help=wheel)
+    parser.add_argument("--wheel", nargs="?", const="", metavar="DIR", help=wheel)
     source = "git[:URL], a checkout, a wheel or an unpacked tree (the pinned wheel, from pip)"
-    options.add_argument("--source", metavar="SOURCE", help=source)
-    record = "with --source git: write into lock.toml which commit the tag is"
-    options.add_argument("--record", action="store_true", help=record)
-    options.add_argument("--json", action="store_true", help="print the result as JSON")
-    options.add_argument("--offline", action="store_true", help="use the cache alone")
-    options.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    return options
+    parser.add_argument("--source", metavar="SOURCE", help=source)
+    parser.flag("--record", help="with --source git: write into lock.toml which commit the tag is")
+    parser.json()
+    parser.offline()
+    parser.quiet()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Make the tree."""
+    from patchstack import applying, usergit
+    from patchstack.source import parse_source
 
-    def body() -> int:
-        from patchstack import applying, gitenv, report, usergit
-        from patchstack import context as paths
-        from patchstack.source import parse_source
+    given = call.given
+    source = parse_source(given.source, usergit.UserGit(call.variables), record=given.record)
+    dist = None if given.wheel is None else Path(given.wheel or call.context.dist)
+    request = applying.Request(given.rev, given.target, dist, given.offline, source)
+    result = applying.apply_revision(call.context, request, call.progress)
+    print(result.to_json() if given.json else result.to_text())
+    return 0
 
-        where = context or paths.Context.default()
-        given = parser(where.dist).parse_args(argv)
-        user = usergit.UserGit(gitenv.isolate(os.environ))
-        source = parse_source(given.source, user, record=given.record)
-        request = applying.Request(given.rev, given.target, given.wheel, given.offline, source)
-        result = applying.apply_revision(where, request, report.Progress(given.quiet))
-        print(result.to_json() if given.json else result.to_text())
-        return 0
 
-    return run("apply.py", body)
+main = tool("apply.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ and its patches are applied and written again. All findings are listed, one a li
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from patchstack.command import Call, Parser, tool
 from patchstack.errors import Exit
-
-if TYPE_CHECKING:
-    from patchstack.context import Context
 
 EXAMPLE = """\
 examples:
@@ -27,32 +24,23 @@ examples:
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
-    options = Parser("check.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("--fast", action="store_true", help="leave out what needs a release")
-    options.add_argument("--json", action="store_true", help="print the result as JSON")
-    options.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    return options
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.flag("--fast", help="leave out what needs a release")
+    parser.json()
+    parser.quiet()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Check, and tell what was found."""
+    from patchstack import checking
 
-    def body() -> int:
-        arguments = parser().parse_args(argv)
-        from patchstack import checking, gitenv, report
-        from patchstack import context as paths
+    found = checking.check(call.context, fast=call.given.fast, progress=call.progress)
+    print(found.to_json() if call.given.json else found.to_text())
+    return int(Exit.FINDINGS if found.findings else Exit.DONE)
 
-        gitenv.isolate(os.environ)
-        where = context or paths.Context.default()
-        found = checking.check(
-            where, fast=arguments.fast, progress=report.Progress(arguments.quiet)
-        )
-        print(found.to_json() if arguments.json else found.to_text())
-        return int(Exit.FINDINGS if found.findings else Exit.DONE)
 
-    return run("check.py", body)
+main = tool("check.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

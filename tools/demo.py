@@ -15,11 +15,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
@@ -42,7 +44,6 @@ def parser() -> Parser:
         "demo.py",
         description=__doc__,
         epilog=EXAMPLE,
-        formatter_class=RawDescriptionHelpFormatter,
     )
     options.add_argument("--quick", action="store_true", help="fewer and shorter prompts")
     json_help = "print the result as JSON, or write it to FILE beside the table"

@@ -8,16 +8,12 @@ that are not committed, 4 the tree does not belong to the release.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-if TYPE_CHECKING:
-    from patchstack.context import Context
+from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 example:
@@ -26,32 +22,25 @@ example:
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
-    options = Parser("export.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("--rev", required=True, help="a supported release, or pin")
-    options.add_argument("--tree", type=Path, help="where the commits are (build/<revision>)")
-    options.add_argument("--reason", help="why commits change, for patches/history.toml")
-    options.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    return options
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("--rev", required=True, help="a supported release, or pin")
+    parser.add_argument("--tree", type=Path, help="where the commits are (build/<revision>)")
+    parser.add_argument("--reason", help="why commits change, for patches/history.toml")
+    parser.quiet()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Write the series."""
+    from patchstack import exporting
 
-    def body() -> int:
-        arguments = parser().parse_args(argv)
-        from patchstack import context as paths
-        from patchstack import exporting, gitenv, report
+    given = call.given
+    asked = (given.rev, given.tree, call.progress, given.reason)
+    print(exporting.export_revision(call.context, *asked))
+    return 0
 
-        gitenv.isolate(os.environ)
-        where = context or paths.Context.default()
-        progress = report.Progress(arguments.quiet)
-        given = (arguments.rev, arguments.tree, progress, arguments.reason)
-        print(exporting.export_revision(where, *given))
-        return 0
 
-    return run("export.py", body)
+main = tool("export.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

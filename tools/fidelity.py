@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
@@ -39,7 +41,6 @@ def parser() -> Parser:
         "fidelity.py",
         description=__doc__,
         epilog=EXAMPLE,
-        formatter_class=RawDescriptionHelpFormatter,
     )
     options.add_argument("--device", default="cpu", help="where the codec runs (cpu)")
     options.add_argument("--json", action="store_true", help="print the result as JSON")

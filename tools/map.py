@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-if TYPE_CHECKING:
-    from patchstack.context import Context
+from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 examples:
@@ -25,32 +23,26 @@ examples:
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
-    options = Parser("map.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("name", nargs="?", metavar="NAME", help="a patch or a commit")
-    options.add_argument("--json", action="store_true", help="print the result as JSON")
-    return options
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a patch or a commit")
+    parser.json()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Print what is known."""
+    from patchstack import commit_map
 
-    def body() -> int:
-        arguments = parser().parse_args(argv)
-        from patchstack import commit_map
-        from patchstack import context as paths
+    found, name = commit_map.load_map(call.context), call.given.name
+    entries = found.current if name is None else found.find(name)
+    if call.given.json:
+        print(json.dumps([entry.to_fields() for entry in entries], indent=2))
+    else:
+        print("\n".join(entry.to_text() for entry in entries))
+    return 0
 
-        found = commit_map.load_map(context or paths.Context.default())
-        name = arguments.name
-        entries = found.current if name is None else found.find(name)
-        if arguments.json:
-            print(json.dumps([entry.to_fields() for entry in entries], indent=2))
-        else:
-            print("\n".join(entry.to_text() for entry in entries))
-        return 0
 
-    return run("map.py", body)
+main = tool("map.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

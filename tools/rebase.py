@@ -9,16 +9,12 @@ match, or the release cannot be had.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-if TYPE_CHECKING:
-    from patchstack.context import Context
+from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 examples:
@@ -28,40 +24,36 @@ examples:
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
-    options = Parser("rebase.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("--from", dest="origin", metavar="REV", help="a supported release, or pin")
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("--from", dest="origin", metavar="REV", help="a supported release, or pin")
     onto = "a release by name or version; repeat it with --dry-run"
-    options.add_argument("--onto", action="append", metavar="RELEASE", help=onto)
-    options.add_argument("--dry-run", action="store_true", help="report, and write nothing")
-    options.add_argument("--replace", action="store_true", help="replace the series of --onto")
-    action = options.add_mutually_exclusive_group()
+    parser.add_argument("--onto", action="append", metavar="RELEASE", help=onto)
+    parser.flag("--dry-run", help="report, and write nothing")
+    parser.flag("--replace", help="replace the series of --onto")
+    edit = "stop at that patch even if it merges; repeat it"
+    parser.add_argument("--edit", action="append", metavar="SLUG", help=edit)
+    action = parser.add_mutually_exclusive_group()
     action.add_argument("--continue", dest="go_on", action="store_true", help="take what is staged")
     action.add_argument("--skip", metavar="REASON", help="drop the patch that stopped")
     action.add_argument("--abort", action="store_true", help="give up the rebase that waits")
-    options.add_argument("--python", type=Path, help="an interpreter that can run the release")
-    options.add_argument("--no-smoke", action="store_true", help="do not run the release")
-    options.add_argument("--no-resolutions", action="store_true", help="use no recorded ones")
-    options.add_argument("--report", type=Path, metavar="FILE", help="write the report there")
-    options.add_argument("--json", action="store_true", help="print the report as JSON")
-    options.add_argument("--offline", action="store_true", help="use the cache alone")
-    options.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    return options
+    parser.add_argument("--python", type=Path, help="an interpreter that can run the release")
+    parser.flag("--no-smoke", help="do not run the release")
+    parser.flag("--no-resolutions", help="use nothing that is recorded")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there")
+    parser.json("report")
+    parser.offline()
+    parser.quiet()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Start a rebase, or go on with one."""
+    from patchstack import rebase_command
 
-    def body() -> int:
-        given = parser().parse_args(argv)
-        from patchstack import context as paths
-        from patchstack import gitenv, rebase_command
+    return rebase_command.main(call.given, call.context)
 
-        gitenv.isolate(os.environ)
-        return rebase_command.main(given, context or paths.Context.default())
 
-    return run("rebase.py", body)
+main = tool("rebase.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

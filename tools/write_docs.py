@@ -7,15 +7,12 @@ Exit codes: 0 done, 1 a document lacks its markers, 2 usage, 4 a release cannot 
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from patchstack.command import Parser, run
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-if TYPE_CHECKING:
-    from patchstack.context import Context
+from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 example:
@@ -23,30 +20,22 @@ example:
 """
 
 
-def parser() -> Parser:
-    """Return the command line's parser."""
-    options = Parser("write_docs.py", description=__doc__, epilog=EXAMPLE)
-    options.add_argument("--offline", action="store_true", help="use the cache alone")
-    options.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    return options
+def options(parser: Parser) -> None:
+    """Add the options."""
+    parser.offline()
+    parser.quiet()
 
 
-def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
-    """Run the tool and return its exit code."""
+def work(call: Call) -> int:
+    """Write them, and print which have changed."""
+    from patchstack import documenting
 
-    def body() -> int:
-        arguments = parser().parse_args(argv)
-        from patchstack import context as paths
-        from patchstack import documenting, gitenv, report
+    for path in documenting.write_documents(call.context, call.given.offline, call.progress):
+        print(path)
+    return 0
 
-        gitenv.isolate(os.environ)
-        where = context or paths.Context.default()
-        progress = report.Progress(arguments.quiet)
-        for path in documenting.write_documents(where, arguments.offline, progress):
-            print(path)
-        return 0
 
-    return run("write_docs.py", body)
+main = tool("write_docs.py", __doc__, EXAMPLE, options, work)
 
 
 if __name__ == "__main__":

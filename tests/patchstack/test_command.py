@@ -23,6 +23,7 @@ ARGUMENTS = {
     "map.py": ["l2-codec-flag"],
     "check.py": ["--fast"],
     "write_docs.py": ["--offline"],
+    "moves.py": ["--record"],
 }
 TOOLS = [ROOT / "tools" / name for name in ARGUMENTS]
 
@@ -72,7 +73,7 @@ def test_help_has_an_example(tool: Path, tmp_path: Path) -> None:
         (
             PermissionError(13, "Permission denied", "/a"),
             2,
-            "tool: Permission denied: /a; allow writing there, or name another place"
+            "tool: Permission denied: /a; get the right to it, or name another place"
             " (--help, HIQCACHE_CACHE)\n",
         ),
         (OSError(28, "No space left"), 2, "tool: No space left; free some space and run again\n"),

@@ -368,31 +368,6 @@ def test_a_damaged_resolution(stopped: RebaseWorld) -> None:
     assert stopped.rebase(*START, "--replace", "--no-resolutions").code == 3
 
 
-def test_a_resolution_beyond_the_conflict(stopped: RebaseWorld) -> None:
-    """Applied again it would be half of what the user did, so it is not recorded."""
-    beyond = text({1: "line 1, by hand\n", 30: "line 30, both\n", 50: "line 50, upstream\n"})
-    stopped.resolve({TEXT: beyond})
-    report = stopped.go_on("--continue")
-    assert "not recorded" in details(report, "text") and TEXT in details(report, "text")
-    assert resolutions(stopped) == []
-    assert (stopped.tree_of() / "srt" / "text.txt").read_bytes() == beyond
-
-
-def test_a_resolution_with_another_file(stopped: RebaseWorld) -> None:
-    stopped.resolve({TEXT: BOTH, ARGS: b"OPTIONS = []\n"})
-    report = stopped.go_on("--continue")
-    assert f"not recorded, for it changes {ARGS} too" in details(report, "text")
-    assert resolutions(stopped) == []
-
-
-def test_a_resolution_that_is_not_text(moving: RebaseWorld) -> None:
-    moving.release({"sglang/srt/text.txt": text({30: "latin é\n"}).replace(b"\xc3\xa9", b"\xe9")})
-    moving.move(code=3)
-    moving.resolve({TEXT: BOTH})
-    assert "not recorded" in details(moving.go_on("--continue"), "text")
-    assert resolutions(moving) == []
-
-
 def test_one_of_two_conflicts_is_known(moving: RebaseWorld) -> None:
     """What is known is done and staged; the user sees to the rest."""
     moving.release(UPSTREAM)

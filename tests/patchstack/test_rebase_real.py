@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import rebase
 from stack_world import series_files
 
 from patchstack.context import ROOT, Context
-from patchstack.rebase_report import CONFLICT, DROPPED, Report
+from patchstack.rebase_report import CONFLICT, DROPPED
 from patchstack.rebase_run import Options
-from patchstack.rebasing import dry_run, start
+from patchstack.rebasing import dry_run
+from patchstack.replaying import PAGE, Replay, page, prove
 from patchstack.report import Progress
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("isolated")]
 PROGRESS = Progress(quiet=True)
 PIN = "v0.5.23"
-BLOCKING = "python/sglang/srt/mem_cache/l2_transfer.py"
+OTHERS = ("v0.5.22", "v0.5.21", "v0.5.20")
+ADAPTERS = ("_kvcacheio_torch.py", "l2_codec.py", "l2_codec_hook.py", "mha_encoded.py")
 
 
 @pytest.fixture(scope="session")
@@ -26,42 +30,79 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture
-def project(cache: Path, tmp_path: Path) -> Context:
-    """Return a project that has the series of one release alone."""
-    patches = tmp_path / "patches"
+@pytest.fixture(scope="session")
+def replays(cache: Path) -> list[Replay]:
+    """Return what came of the moves with what is recorded: back to each release, and forward."""
+    return prove(Context(ROOT, ROOT / "patches", cache), PROGRESS, offline=False, anew=False)
+
+
+def project(folder: Path, cache: Path, release: str) -> Context:
+    """Return a project that has the series of one release alone, and nothing recorded."""
+    patches = folder / "patches"
     patches.mkdir()
     shutil.copy(ROOT / "patches" / "revisions.toml", patches)
-    shutil.copytree(ROOT / "patches" / PIN, patches / PIN)
-    return Context(tmp_path, patches, cache)
+    shutil.copytree(ROOT / "patches" / release, patches / release)
+    return Context(folder, patches, cache)
 
 
-def statuses(report: Report) -> dict[str, str]:
-    return {patch.slug: patch.status for patch in report.patches}
+def test_back_and_forth_with_what_is_recorded(replays: list[Replay]) -> None:
+    """Nobody is asked, and every series comes out as the release's own."""
+    moves = [(each.origin, each.target) for each in replays]
+    assert moves == [*((PIN, other) for other in OTHERS), (OTHERS[-1], PIN)]
+    assert [each.problem for each in replays] == [""] * len(moves)
 
 
-@pytest.mark.parametrize("other", ["v0.5.22", "v0.5.21"])
-def test_back_and_forth(project: Context, other: str) -> None:
-    """No conflict either way, and the series comes back byte for byte."""
-    before = series_files(project.series_dir(PIN))
-    back = start(project, PIN, other, Options(), PROGRESS, replaces=False)
-    assert back.error is None, back.error
-    assert not {CONFLICT, DROPPED} & set(statuses(back.reports[0]).values())
-    assert back.reports[0].drift.changed_files > 1000
-    shutil.rmtree(project.series_dir(PIN))
-    forth = start(project, other, PIN, Options(), PROGRESS, replaces=False)
-    assert forth.error is None, forth.error
-    assert series_files(project.series_dir(PIN)) == before
+def test_what_was_recorded_is_what_was_used(replays: list[Replay]) -> None:
+    recorded = {path.name for path in (ROOT / "patches" / "resolutions").iterdir()}
+    assert {name for each in replays for name in each.used} == recorded
 
 
-def test_a_release_that_is_too_old(project: Context) -> None:
-    """What the patch repairs in the transfer is not there yet: that needs a person."""
-    outcome = dry_run(project, PIN, ["v0.5.20"], Options(), PROGRESS)
-    assert outcome.error is not None
-    (report,) = outcome.reports
-    conflicts = {path for patch in report.patches for path in patch.conflicts}
-    assert BLOCKING in conflicts
-    assert sorted(path.name for path in project.patches.iterdir()) == ["revisions.toml", PIN]
+def test_what_git_has_right_by_itself(replays: list[Replay]) -> None:
+    """Which files a person has to see to, and which of them are ours alone."""
+    for each in replays:
+        conflicts = [path for path, fate in each.files.items() if fate == "conflict"]
+        assert bool(conflicts) == (OTHERS[-1] in (each.origin, each.target))
+        assert not each.added & set(conflicts)
+        assert {Path(path).name for path in each.added} == set(ADAPTERS)
+        assert each.files[next(path for path in each.added if "mha_encoded" in path)] == "edited"
+
+
+def test_the_page_says_so(replays: list[Replay]) -> None:
+    """All but the seconds."""
+
+    def timeless(text: str) -> str:
+        return re.sub(r"\d+\.\d \|", "|", text)
+
+    assert timeless((ROOT / PAGE).read_text("utf-8")) == timeless(page(replays))
+
+
+@pytest.mark.parametrize(
+    ("origin", "target", "place", "why"),
+    [
+        (PIN, "v0.5.22", "patch 3/3", "does not have KVBuffers"),
+        (PIN, "v0.5.21", "patch 3/3", "does not have KVBuffers"),
+        (PIN, "v0.5.20", "patch 1/3", "is in conflict in python/sglang/srt/mem_cache/l2_transfer"),
+        ("v0.5.20", PIN, "patch 3/3", "is in conflict in python/sglang/srt/mem_cache/hybrid_cache"),
+    ],
+)
+def test_without_what_is_recorded(
+    cache: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    origin: str,
+    target: str,
+    place: str,
+    why: str,
+) -> None:
+    """The control of the tests above: each move stops for a person, and nothing is written."""
+    context = project(tmp_path, cache, origin)
+    before = series_files(context.series_dir(origin))
+    assert rebase.main(["--from", origin, "--onto", target], context) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert place in line and why in line and "tools/rebase.py --continue" in line
+    assert not context.series_dir(target).exists()
+    assert not context.resolutions.exists()
+    assert series_files(context.series_dir(origin)) == before
 
 
 def test_every_series_onto_every_release(cache: Path) -> None:

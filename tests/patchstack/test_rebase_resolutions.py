@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from patchstack.conflict import Hunk, conflict_key, has_markers, parse_conflict
 from patchstack.errors import Exit, ToolError
-from patchstack.resolutions import Resolution, read_resolutions
+from patchstack.records import Records, read_records
+from patchstack.resolutions import Resolution
+from patchstack.reworks import Rework
 
 ONE = b"""\
 before
@@ -109,12 +112,12 @@ def test_any_text_survives_its_file(parts: list[str], path: str) -> None:
     *sides, resolved = (part.encode("utf-8", "replace") for part in parts)
     path = path.encode("utf-8", "replace").decode()
     made = resolution(path=path, hunks=(Hunk(*sides),), resolved=(resolved,))
-    assert Resolution.parse(made.to_toml()) == made
+    assert Resolution.parse(made.to_bytes()) == made
 
 
 def test_the_file_is_readable() -> None:
     code = b'\tif a == "b":\n        """Say\\n it."""\r\n'
-    text = resolution(resolved=(code,)).to_toml()
+    text = resolution(resolved=(code,)).to_bytes().decode()
     assert 'resolved = """\n\tif a == "b":\n' in text
     assert 'ours = """\nnew release\n"""' in text
     assert tomllib.loads(text)["hunks"][0]["resolved"].encode() == code
@@ -122,15 +125,17 @@ def test_the_file_is_readable() -> None:
 
 def test_what_is_not_text_has_no_file() -> None:
     with pytest.raises(UnicodeDecodeError):
-        resolution(resolved=(b"\xff\n",)).to_toml()
+        resolution(resolved=(b"\xff\n",)).to_bytes()
 
 
 def test_the_recorded_ones_are_found_by_key(tmp_path: Path) -> None:
     made, other = resolution(), resolution(path="python/sglang/b.py")
     for each in (made, other):
-        (tmp_path / each.name).write_text(each.to_toml())
-    assert read_resolutions(tmp_path) == {made.key: made, other.key: other}
-    assert read_resolutions(tmp_path / "absent") == {}
+        (tmp_path / each.name).write_bytes(each.to_bytes())
+    (tmp_path / "README.md").write_text("a note is welcome\n")
+    found = Records.of(*read_records(tmp_path))
+    assert found == Records({made.key: made, other.key: other}, {})
+    assert read_records(tmp_path / "absent") == ()
 
 
 @pytest.mark.parametrize(
@@ -139,11 +144,11 @@ def test_the_recorded_ones_are_found_by_key(tmp_path: Path) -> None:
 )
 def test_an_edited_file_is_refused(tmp_path: Path, old: str, new: str) -> None:
     made = resolution()
-    text = made.to_toml()
+    text = made.to_bytes().decode()
     assert old in text
     (tmp_path / made.name).write_text(text.replace(old, new, 1))
     with pytest.raises(ToolError) as caught:
-        read_resolutions(tmp_path)
+        read_records(tmp_path)
     assert made.name in str(caught.value)
     assert caught.value.exit_code == Exit.UPSTREAM
 
@@ -151,5 +156,35 @@ def test_an_edited_file_is_refused(tmp_path: Path, old: str, new: str) -> None:
 def test_the_resolved_text_may_be_edited(tmp_path: Path) -> None:
     """The control of the test above: a better resolution of the same conflict is welcome."""
     made = resolution()
-    (tmp_path / made.name).write_text(made.to_toml().replace("both", "better"))
-    assert read_resolutions(tmp_path)[made.key].resolved == (b"better\n",)
+    (tmp_path / made.name).write_text(made.to_bytes().decode().replace("both", "better"))
+    (better,) = read_records(tmp_path)
+    assert better == resolution(resolved=(b"better\n",))
+
+
+REWORK = Rework("some-patch", "v1.0.0", "v1.1.0", "none", b"diff --git a/x b/x\n\xff\n")
+
+
+def test_any_change_survives_its_file() -> None:
+    assert Rework.parse(REWORK.to_bytes()) == REWORK
+    taken = replace(REWORK, conflicts="ab12", diff=b"")
+    assert Rework.parse(taken.to_bytes()) == taken
+    assert Records.of(taken, REWORK).reworks == {REWORK.name: REWORK}, "the later one counts"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"patch: ", b"path: "),
+        (b"onto: v1.1.0\n", b""),
+        (b"\n\n", b"\nmore: 1\n\n"),
+        (b"none", b"\xff"),
+    ],
+)
+def test_an_edited_change_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    data = REWORK.to_bytes()
+    assert old in data
+    (tmp_path / REWORK.name).write_bytes(data.replace(old, new, 1))
+    with pytest.raises(ToolError) as caught:
+        read_records(tmp_path)
+    assert REWORK.name in str(caught.value)
+    assert caught.value.exit_code == Exit.UPSTREAM

@@ -92,10 +92,12 @@ def test_a_check_of_a_field_that_is_gone(moving: RebaseWorld) -> None:
     moving.release({"sglang/srt/args.py": b'OPTIONS = ["--model"]\n\n\nSTANDARD = "none"\n'})
     moving.release({}, LATER)
     assert moving.look(onto=LATER)["counts"] == {"unchanged": 4}
-    report = moving.look()
+    report = moving.look(code=1)
     assert statuses(report)["validate"] == "unchanged", "the merge alone sees nothing"
     assert checks(report, "validate") == {**NOT_RUN, "names": "suspect"}
     assert found(report, "validate", "names") == "the new release does not have DEFAULT (hook.py)"
+    moving.refused(moving.rebase(*START), 3, "patch 4/4 0004-validate.patch", "DEFAULT (hook.py)")
+    moving.rebase("--abort")
     outcome = moving.rebase(*START, *WITH_PYTHON)
     moving.refused(outcome, 1, "patch 4/4 0004-validate.patch", "DEFAULT")
     moving.resolve({HOOK: checked.replace(b"DEFAULT", b"STANDARD")})
@@ -154,7 +156,8 @@ def test_names_that_a_release_lacks(moving: RebaseWorld, other: bytes, lost: str
     commit(tree, message("uses"), {f"{PYTHON}/srt/user.py": USES}, when=4)
     assert moving.export(rev=NEXT).code == 0
     moving.release({"sglang/srt/other.py": other}, LATER)
-    report = moving.go_on("--from", NEXT, "--onto", LATER, "--dry-run")
+    code = 1 if lost else 0
+    report = moving.go_on("--from", NEXT, "--onto", LATER, "--dry-run", code=code)
     wanted = f"the new release does not have {lost} (user.py)" if lost else ""
     assert found(report, "uses", "names") == wanted
 

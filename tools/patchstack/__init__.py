@@ -3,8 +3,9 @@
 Layers, each of which imports only those above it:
 
 ========================  ==========================================================
-``errors``, ``command``   the one error type; how an error becomes a line and a code
+``errors``, ``command``   the one error type; how every tool starts and ends
 ``report``                progress on standard error
+``files``                 what is read of the user's, refused in one line where it is odd
 ``children``              child processes end with the tool, helped by ``supervise``
 ``gitenv``                git without the user's configuration
 ``repository``            one repository, asked through it
@@ -22,7 +23,9 @@ Layers, each of which imports only those above it:
 ``build``                 patches to commits, in the object database alone
 ``changes``, ``publish``  what a user did to a tree; a new tree in place of an old one
 ``picking``, ``conflict`` a commit moved by a merge; the text that git could not merge
-``resolutions``           ``patches/resolutions/``: how conflicts were resolved
+``resolutions``           how conflicts were resolved, for when one returns
+``reworks``               what else was done to a merge, for when that returns
+``records``               ``patches/resolutions/``: the files of both
 ``drift``                 what a new release changed where the patches are
 ``release``               a release that is not pinned yet, found with pip
 ``lost_names``            what a patch uses that the new release does not have
@@ -36,6 +39,7 @@ Layers, each of which imports only those above it:
 ``rebase_*``              one rebase: its options, its state on disk, its report, its words
 ``resolving``             what the user made of a patch that stopped
 ``rebasing``              the whole of ``tools/rebase.py``
+``replaying``             the whole of ``tools/moves.py``
 ``footprint``             how much of SGLang a series changes
 ``seam``, ``documents``   where SGLang is hooked; the generated parts of ``docs/``
 ``check_*``, ``checking`` the rules of ``patches/``; the whole of ``tools/check.py``

@@ -11,6 +11,7 @@ from patchstack.base import base_point
 from patchstack.build import Stack, build_stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.ground import Ground, Source, Wanted
 from patchstack.lock import check_changes, check_files, check_stack, read_lock
 from patchstack.publish import inspect_target, is_current, publish, refuse_commits
@@ -98,10 +99,10 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
     """Make the patched tree of a revision, or find that it is there already."""
     revision = load_revisions(context.revisions_file).get(request.revision)
     folder = context.series_dir(revision.name)
-    target = (request.target or context.target(revision.name)).resolve()
+    target = resolved(request.target or context.target(revision.name))
     if request.wheels is not None:
         _refuse_unpatched(folder, revision)
-        _refuse_inside(request.wheels.resolve(), target)
+        _refuse_inside(resolved(request.wheels), target)
     places = (target, folder, context.repository, context.wheels / revision.wheels[0].name)
     with claimed(*places, progress=progress):
         tree = inspect_target(target, revision.name)
@@ -124,14 +125,14 @@ def apply_revision(context: Context, request: Request, progress: Progress) -> Re
             stack = build_stack(ground.repository, ground.base, patches, progress)
             (check_stack if ground.exact else check_changes)(folder, locked, stack)
             if tree is not None and not is_current(tree, stack):
-                refuse_commits(tree, stack, ground.repository, revision.name)
+                refuse_commits(tree, target, stack, ground.repository, revision.name)
             wheels = _write_wheels(context, request, revision, ground, stack, progress)
             if not ground.exact:
                 progress.say("ids differ from lock.toml's: the base is not the pinned commit")
             if tree is not None and is_current(tree, stack):
                 progress.say(f"{target} is up to date")
             else:
-                publish(ground.repository, stack, target)
+                publish(ground.repository, stack, target, revision.name)
     return Result(revision, ground, stack, target, wheels)
 
 
@@ -179,7 +180,7 @@ def _write_wheels(
         return ()
     files = patched_files(ground.repository, stack)
     progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
-    dist = request.wheels.resolve()
+    dist = resolved(request.wheels)
     wheels = write_wheels(context.root, revision, ground.wheel, files, dist, progress)
     progress.say(f"install both with: {install_command(wheels)}")
     return wheels

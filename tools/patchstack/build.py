@@ -17,7 +17,7 @@ from pathlib import Path
 
 from patchstack.base import Point
 from patchstack.errors import Exit, ToolError
-from patchstack.mail import SLUG_TRAILER, Mail, patch_id, read_mail, read_trailers
+from patchstack.mail import SLUG_TRAILER, Mail, blob_ids, patch_id, read_mail, read_trailers
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.series import PatchFile
@@ -94,10 +94,8 @@ def _apply_one(
 ) -> Applied:
     mail = read_mail(repository, patch.name, patch.data)
     _check_slug(repository, patch, mail)
-    answer = repository.ask("apply", "--cached", "-", stdin=mail.diff, env=index)
-    if answer.status != 0:
-        raise _refused(patch, f"does not apply: {answer.err.removeprefix('error: ')}")
-    _check_exact(repository, index, parent, patch, mail)
+    if problem := apply_exactly(repository, index, parent.commit, mail.diff):
+        raise _refused(patch, problem)
     tree = repository.line("write-tree", env=index)
     commit = _commit(repository, parent, tree, mail)
     change = patch_id(repository, patch.data)
@@ -110,18 +108,32 @@ def _check_slug(repository: Repository, patch: PatchFile, mail: Mail) -> None:
         raise _refused(patch, f"says {SLUG_TRAILER}: {slug}, which is not its name")
 
 
-def _check_exact(
-    repository: Repository, index: dict[str, str], parent: Point, patch: PatchFile, mail: Mail
-) -> None:
+def apply_exactly(
+    repository: Repository, index: dict[str, str], before: str, diff: bytes
+) -> str | None:
+    """Apply a diff that names the files' contents in full; return what is wrong, if anything.
+
+    Parameters
+    ----------
+    repository, index
+        Where to apply it, and the environment that names the index.
+    before
+        The commit or tree that the index holds.
+    diff
+        The change.
+    """
+    answer = repository.ask("apply", "--cached", "-", stdin=diff, env=index)
+    if answer.status != 0:
+        return f"does not apply: {answer.err.removeprefix('error: ')}"
     raw = repository.run(
-        "diff-index", "--cached", "--raw", "-z", "--no-renames", "--full-index", parent.commit,
-        env=index,
-    ).decode("utf-8", "surrogateescape")  # fmt: skip
+        "diff-index", "--cached", "--raw", "-z", "--no-renames", "--full-index", before, env=index
+    ).decode("utf-8", "surrogateescape")
     # Each entry is ":mode mode old new status", then the path: change of mode alone has no blobs.
     entries = [entry.split(" ") for entry in raw.split("\0")[:-1:2]]
     blobs = sorted((old, new) for _, _, old, new, _ in entries if old != new)
-    if blobs != mail.blobs:
-        raise _refused(patch, "does not start from, or end at, the file contents that it names")
+    if blobs != sorted(blob_ids(diff)):
+        return "does not start from, or end at, the file contents that it names"
+    return None
 
 
 def _commit(repository: Repository, parent: Point, tree: str, mail: Mail) -> str:

@@ -30,7 +30,7 @@ def environment_name(revision: str) -> str:
 def check_environments(root: Path, revisions: tuple[str, ...]) -> Iterator[Finding]:
     """Yield each supported release without an environment, and each environment without one."""
     path = root / TOX
-    text = path.read_text("utf-8") if path.is_file() else ""
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
     try:
         defined = defined_environments(text)
     except configparser.Error as error:

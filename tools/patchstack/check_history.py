@@ -6,7 +6,6 @@ hand: in a clone that is not too shallow.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from patchstack.changes import git_dir
 from patchstack.commit_map import LostCommitError, end_of
 from patchstack.context import Context
 from patchstack.errors import ToolError
+from patchstack.files import parse_toml
 from patchstack.findings import Finding, first_difference
 from patchstack.history import HISTORY, parse_history
 from patchstack.lock import LOCK, read_lock
@@ -87,7 +87,7 @@ def _former(context: Context, revision: str) -> dict[str, str]:
     found = dict[str, str]()
     for change, data in _versions(context, f"patches/{revision}/{LOCK}"):
         with suppress(KeyError, TypeError, ValueError):  # a lock that was damaged at the time
-            table = tomllib.loads(data.decode("utf-8"))
+            table = parse_toml(data.decode("utf-8"))
             for part in (table["base"], *table["patches"]):
                 found.setdefault(part["commit"], change)
     return found

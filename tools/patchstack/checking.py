@@ -23,6 +23,7 @@ from patchstack.documents import (
     Sites,
     check_guide,
     check_mentions,
+    check_text,
     check_upstream,
     releases_table,
     upstream_page,
@@ -164,6 +165,7 @@ def read_project(context: Context) -> Project:
     found += _check_seam(context, slugs, tuple(sizes))
     found += check_history(context, revisions)
     found += check_environments(context.root, revisions.names)
+    found += check_text(context)
     found += check_mentions(context, revisions.names)
     return Project(revisions, patches, tuple(sizes), differences, tuple(found))
 

@@ -1,4 +1,4 @@
-"""How a tool ends: every failure that a user can cause becomes one line and an exit code.
+"""How a tool starts and ends: every failure that a user can cause is one line and an exit code.
 
 This module runs before it is known that Python is new enough and that the packages the tools
 need are installed, so it imports neither.
@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
+import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from patchstack.context import Context
+    from patchstack.report import Progress
 
 MINIMUM_PYTHON = (3, 11)
 INSTALL = "pip install -e '.[tools]'"
 _PACKAGES = {"git": "GitPython"}  # where a module's name says something else
 _WAYS_OUT = {
-    errno.EACCES: "allow writing there, or name another place (--help, HIQCACHE_CACHE)",
+    errno.EACCES: "get the right to it, or name another place (--help, HIQCACHE_CACHE)",
     errno.EDQUOT: "free some space and run again",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f) and run again",
+    errno.ELOOP: "name a place without a symbolic link that leads to itself",
     errno.ENOSPC: "free some space and run again",
 }
 _WAYS_OUT[errno.EPERM] = _WAYS_OUT[errno.EROFS] = _WAYS_OUT[errno.EACCES]
@@ -42,6 +49,85 @@ class Parser(argparse.ArgumentParser):
         """Report a usage error without the usage text."""
         raise ToolError(message, f"see {self.prog} --help", Exit.USAGE)
 
+    def flag(self, *names: str, help: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(*names, action="store_true", help=help)
+
+    def quiet(self) -> None:
+        """Add the option of every tool that takes its time."""
+        self.flag("-q", "--quiet", help="no progress")
+
+    def offline(self) -> None:
+        """Add the option of every tool that needs a release."""
+        self.flag("--offline", help="use the cache alone")
+
+    def json(self, what: str = "result") -> None:
+        """Add the option of every tool whose output a program may read."""
+        self.flag("--json", help=f"print the {what} as JSON")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a tool was called with.
+
+    Parameters
+    ----------
+    given
+        The options.
+    context
+        Every path.
+    variables
+        What the user's shell told git, for a fetch.
+    """
+
+    given: argparse.Namespace
+    context: Context
+    variables: Mapping[str, str]
+
+    @property
+    def progress(self) -> Progress:
+        """Where progress goes."""
+        from patchstack.report import Progress
+
+        return Progress(self.given.quiet)
+
+
+def tool(
+    program: str,
+    about: str | None,
+    example: str,
+    options: Callable[[Parser], None],
+    work: Callable[[Call], int],
+) -> Callable[..., int]:
+    """Return the ``main`` of a tool of the patch stack.
+
+    Parameters
+    ----------
+    program, about, example
+        What ``--help`` says.
+    options
+        Adds the options.
+    work
+        The tool. It imports what is not in the standard library itself.
+    """
+
+    def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
+        """Run the tool and return its exit code."""
+
+        def body() -> int:
+            parser = Parser(program, description=about, epilog=example)
+            options(parser)
+            given = parser.parse_args(argv)
+            from patchstack import context as paths
+            from patchstack import gitenv
+
+            variables = gitenv.isolate(os.environ)
+            return work(Call(given, context or paths.Context.default(), variables))
+
+        return run(program, body)
+
+    return main
+
 
 def run(program: str, body: Callable[[], int]) -> int:
     """Return what ``body`` returns, or report its failure in one line.
@@ -57,7 +143,7 @@ def run(program: str, body: Callable[[], int]) -> int:
         if sys.version_info < MINIMUM_PYTHON:
             wanted = ".".join(map(str, MINIMUM_PYTHON))
             raise ToolError(f"Python {wanted} or newer is needed", "use that one", Exit.USAGE)
-        with _stoppable():
+        with _stoppable(), _printed():
             return body()
     except ToolError as error:
         return _fail(program, str(error), error.exit_code)
@@ -89,6 +175,30 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def _printed() -> Iterator[None]:
+    """Print names of files as the bytes that they are, and all of it before the tool ends."""
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+    try:
+        yield
+    finally:
+        if sys.stdout is not None:  # a shell can close it
+            _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try once more at its end, and tell that in its own way.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        what = f"standard output cannot be written: {error.strerror}"
+        raise ToolError(what, "make room there, or lead it elsewhere", Exit.USAGE) from None
+
+
 def _fail(program: str, line: str, code: Exit) -> int:
-    print(f"{program}: {line}", file=sys.stderr)
+    with suppress(OSError):  # there is nobody to tell
+        print(f"{program}: {line}", file=sys.stderr)
     return int(code)

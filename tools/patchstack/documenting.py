@@ -10,6 +10,7 @@ from patchstack.base import open_store
 from patchstack.checking import read_project
 from patchstack.context import Context
 from patchstack.documents import GUIDE, UPSTREAM, Sites, upstream_page, with_table
+from patchstack.files import read_text
 from patchstack.report import Progress
 from patchstack.revisions import Revisions
 from patchstack.seam import Hook, find_sites, read_hooks
@@ -25,11 +26,11 @@ def write_documents(context: Context, offline: bool, progress: Progress) -> Iter
     guide, upstream = context.root / GUIDE, context.root / UPSTREAM
     sites = _sites(context, project.revisions, hooks, offline, progress)
     texts = {
-        guide: with_table(guide.read_text("utf-8"), project.table),
+        guide: with_table(read_text(guide), project.table),
         upstream: upstream_page(hooks, sites),
     }
     for path, text in texts.items():
-        if not path.is_file() or path.read_text("utf-8") != text:
+        if not path.is_file() or path.read_text("utf-8", "replace") != text:
             replace_file(path, text.encode())
             yield path
 

@@ -93,7 +93,7 @@ def with_table(text: str, table: str) -> str:
 def check_guide(context: Context, table: str) -> Iterator[Finding]:
     """Yield where ``docs/patches.md`` does not name exactly the supported releases."""
     path = context.root / GUIDE
-    text = path.read_text("utf-8") if path.is_file() else ""
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
     try:
         if with_table(text, table) != text:
             line = text[: text.index(BEGIN)].count("\n") + 1
@@ -102,11 +102,23 @@ def check_guide(context: Context, table: str) -> Iterator[Finding]:
         yield Finding(GUIDE, 1, "docs", error.message)
 
 
+def check_text(context: Context) -> Iterator[Finding]:
+    """Yield each file that people and programs read which is not UTF-8."""
+    root = context.root
+    for path in (root / "README.md", root / "tox.ini", *sorted((root / "docs").glob("*.md"))):
+        data = path.read_bytes() if path.is_file() else b""
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            yield Finding(context.show(path), line, "text", "is not UTF-8")
+
+
 def check_mentions(context: Context, names: tuple[str, ...]) -> Iterator[Finding]:
     """Yield each command in a document that names a release which is not supported."""
     documents = [context.root / "README.md", *sorted((context.root / "docs").glob("*.md"))]
     for path in documents:
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+        lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
         for number, line in enumerate(lines, 1):
             for name in _MENTION.findall(line):
                 if name not in names:
@@ -117,7 +129,7 @@ def check_mentions(context: Context, names: tuple[str, ...]) -> Iterator[Finding
 def check_upstream(context: Context, page: str) -> Iterator[Finding]:
     """Yield where ``docs/upstream.md`` does not fit the pinned sources."""
     path = context.root / UPSTREAM
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
     wanted = page.splitlines()
     if lines != wanted:
         at = first_difference(lines, wanted)

@@ -19,6 +19,7 @@ from patchstack.build import Stack, build_stack
 from patchstack.changes import Tree, open_tree, refuse, summary, user_changes
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.history import is_reason, record
 from patchstack.lock import LOCK, Upstream, read_lock, read_upstream, write_lock
 from patchstack.mail import SLUG_TRAILER, TRAILERS, format_mail, read_trailers
@@ -73,7 +74,7 @@ def export_revision(
         raise ToolError(f"--reason {reason!r} is not one line", "say it in one line", Exit.USAGE)
     revision = load_revisions(context.revisions_file).get(name)
     base, folder = base_point(revision), context.series_dir(revision.name)
-    path = (tree_path or context.target(revision.name)).resolve()
+    path = resolved(tree_path or context.target(revision.name))
     with claimed(path, folder, progress=progress):
         tree = _open(path, base, revision.name)
         with _scratch(tree) as scratch:

@@ -115,7 +115,7 @@ def changes(scratch: Repository, footprints: tuple[Footprint, ...]) -> Iterator[
 
 def _created(scratch: Repository, patch: PatchFile) -> set[str]:
     """Return the files that a patch adds."""
-    summary = _ask(scratch, patch, "--summary").decode()
+    summary = _ask(scratch, patch, "--summary").decode("utf-8", "surrogateescape")
     return {_unquoted(name) for name in _CREATED.findall(summary)}
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 # Without it a missing git is an error at import, before there is anyone to put it in one line.
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+os.environ["GIT_PYTHON_REFRESH"] = "quiet"
 
 import git
 

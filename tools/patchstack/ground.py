@@ -9,7 +9,6 @@ and after them, and the change that each patch makes: ``content``.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from packaging.version import InvalidVersion, Version
 from patchstack.base import PREFIX, Point
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
-from patchstack.mail import blob_ids, read_mail
+from patchstack.files import parse_toml
+from patchstack.mail import blob_ids, changed_paths, read_mail
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
@@ -117,11 +117,9 @@ def touched_files(repository: Repository, patches: tuple[PatchFile, ...]) -> lis
     first: dict[str, Touched] = {}
     for patch in patches:
         mail = read_mail(repository, patch.name, patch.data)
-        listing = repository.run("apply", "--numstat", "-z", "-", stdin=mail.diff)
-        paths = [entry.split(b"\t")[2] for entry in listing.split(b"\0")[:-1]]
+        paths = changed_paths(repository, mail.diff)
         parts = [part for part in _FILE.split(mail.diff) if part.startswith(b"diff --git ")]
-        for raw, part in zip(paths, parts, strict=True):
-            path = raw.decode("utf-8", "surrogateescape")
+        for path, part in zip(paths, parts, strict=True):
             for old, _ in blob_ids(part):
                 blob = None if old == _ABSENT else old
                 first.setdefault(path, Touched(path, blob, patch.name))
@@ -179,7 +177,7 @@ def check_commit_version(
     if answer.status != 0:
         return
     try:
-        project = tomllib.loads(answer.out.decode()).get("project", {})
+        project = parse_toml(answer.out.decode()).get("project", {})
     except ValueError:
         raise ToolError(
             f"{where} has a damaged python/pyproject.toml", "name another --source", Exit.UPSTREAM

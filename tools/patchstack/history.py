@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -18,6 +17,7 @@ from typing import Any
 
 from patchstack.build import Stack
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.swap import replace_file
 
 HISTORY = "history.toml"
@@ -109,7 +109,7 @@ def read_history(path: Path) -> tuple[Rewrite, ...]:
 def parse_history(name: str, data: bytes) -> tuple[Rewrite, ...]:
     """Read what a file called ``name`` holds."""
     try:
-        rewrites = tomllib.loads(data.decode("utf-8")).get("rewrites", [])
+        rewrites = parse_toml(data.decode("utf-8")).get("rewrites", [])
         return tuple(_parse(rewrite) for rewrite in rewrites)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ToolError(

@@ -7,7 +7,6 @@ an edited or truncated patch is found by name; the rest after.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from patchstack.base import Point
 from patchstack.build import Applied, Stack
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.series import PatchFile
 from patchstack.swap import copy_folder, replace_folder
 
@@ -58,7 +58,7 @@ def write_lock(stack: Stack, upstream: Upstream | None) -> str:
 def read_lock(folder: Path) -> Stack:
     """Read a revision's lock file."""
     try:
-        table = tomllib.loads((folder / LOCK).read_text("utf-8"))
+        table = parse_toml((folder / LOCK).read_text("utf-8"))
         return Stack(
             base=_parse(Point, table["base"]),
             patches=tuple(_parse(Applied, patch) for patch in table.get("patches", [])),
@@ -73,7 +73,7 @@ def read_lock(folder: Path) -> Stack:
 def read_upstream(folder: Path) -> Upstream | None:
     """Read which commit the release's tag was, if a revision's lock file says so."""
     try:
-        table = tomllib.loads((folder / LOCK).read_text("utf-8"))
+        table = parse_toml((folder / LOCK).read_text("utf-8"))
         if "upstream" not in table:
             return None
         upstream: Upstream = _parse(Upstream, table["upstream"])

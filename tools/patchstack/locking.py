@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.report import Progress
 
 # What this thread holds, by device and number: a lock taken twice would wait for itself.
@@ -27,7 +28,7 @@ def held(folders: Iterable[Path], progress: Progress) -> Iterator[None]:
     A folder that is missing is made, and removed again if nothing was put into it.
     """
     with ExitStack() as stack:
-        for folder in sorted({folder.resolve() for folder in folders}):
+        for folder in sorted({resolved(folder) for folder in folders}):
             stack.enter_context(_held(folder, progress))
         yield
 

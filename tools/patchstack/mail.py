@@ -38,9 +38,9 @@ _FORMAT = (
     "--no-notes",
     "--no-cover-letter",
     "--no-base",
-)
-_DIFF = (
     "--no-stat",
+)
+DIFF = (
     "--binary",
     "--full-index",
     "--unified=3",
@@ -80,20 +80,22 @@ class Mail:
     message: bytes
     diff: bytes
 
-    @property
-    def blobs(self) -> list[tuple[str, str]]:
-        """The full ids of every file's content before and after, as the diff claims them."""
-        return sorted(blob_ids(self.diff))
-
 
 def blob_ids(diff: bytes) -> list[tuple[str, str]]:
-    """Return the ids that a diff, or a part of one, claims: before and after, file by file."""
+    """Return the full ids of contents that a diff, or a part of one, claims: before and after."""
     return [(old.decode(), new.decode()) for old, new in _INDEX_LINE.findall(diff)]
+
+
+def changed_paths(repository: Repository, diff: bytes) -> list[str]:
+    """Return the files that a diff changes, in its order."""
+    listing = repository.run("apply", "--numstat", "-z", "-", stdin=diff)
+    names = [entry.split(b"\t")[2] for entry in listing.split(b"\0")[:-1]]
+    return [name.decode("utf-8", "surrogateescape") for name in names]
 
 
 def format_mail(repository: Repository, commit: str) -> bytes:
     """Return ``commit`` as a mail patch."""
-    return repository.run("format-patch", *_FORMAT, *_DIFF, "-1", commit)
+    return repository.run("format-patch", *_FORMAT, *DIFF, "-1", commit)
 
 
 def read_mail(repository: Repository, name: str, data: bytes) -> Mail:
@@ -137,8 +139,9 @@ def read_mail(repository: Repository, name: str, data: bytes) -> Mail:
 def read_trailers(repository: Repository, message: bytes) -> dict[str, str]:
     """Return the trailers of a commit message, the first of each name."""
     options = ("--parse", "--no-divider")
-    parsed = repository.run("interpret-trailers", *options, stdin=message).decode()
-    pairs = [line.split(":", 1) for line in parsed.splitlines() if ":" in line]
+    parsed = repository.run("interpret-trailers", *options, stdin=message)
+    text = parsed.decode("utf-8", "surrogateescape")
+    pairs = [line.split(":", 1) for line in text.splitlines() if ":" in line]
     return {key.strip(): value.strip() for key, value in reversed(pairs)}
 
 

@@ -7,16 +7,26 @@ caller. A dry run, a first run and a continued one are therefore the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.build import Applied, Stack
 from patchstack.conflict import ConflictText, conflict_key, parse_conflict
-from patchstack.picking import Conflicts, commit_again, conflicts, pick, set_back, tree_of
+from patchstack.picking import (
+    Conflicts,
+    commit_again,
+    conflicts,
+    merged_tree,
+    pick,
+    set_back,
+    tree_of,
+)
+from patchstack.records import Records
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.resolutions import Resolution
-from patchstack.smoke import FAILED, Check, Gate
+from patchstack.reworks import redo
+from patchstack.smoke import FAILED, SUSPECT, Check, Gate, accepted
 
 _LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 
@@ -34,7 +44,7 @@ class Move:
     conflicts
         The paths that did not merge.
     recorded
-        The recorded resolutions that were used.
+        The files under ``patches/resolutions/`` that were used.
     checks
         What the smoke gate found.
     note
@@ -59,9 +69,14 @@ class Move:
         return tuple(check for check in self.checks if check.result == FAILED)
 
     @property
+    def doubts(self) -> tuple[Check, ...]:
+        """The checks that the user has to look at."""
+        return tuple(check for check in self.checks if check.result == SUSPECT)
+
+    @property
     def stops(self) -> bool:
-        """Whether the series cannot stand on it."""
-        return self.in_conflict or bool(self.failed)
+        """Whether the series cannot stand on it without the user."""
+        return self.in_conflict or bool(self.failed or self.doubts)
 
 
 @dataclass(frozen=True)
@@ -74,16 +89,20 @@ class Plan:
         The series as commits on its own release.
     base
         The commit of the new release.
-    target
-        The name of the new release.
-    resolutions
-        The recorded resolutions that may be used, by key.
+    origin, target
+        The names of both releases.
+    records
+        What was recorded and may be used.
+    edit
+        The slugs of patches that the user wants to see to even if they merge.
     """
 
     old: Stack
     base: str
+    origin: str
     target: str
-    resolutions: dict[str, Resolution]
+    records: Records
+    edit: tuple[str, ...] = ()
 
     def kept(self, moves: tuple[Move, ...]) -> list[str]:
         """Return the new commits, in order."""
@@ -134,16 +153,23 @@ def move_all(
 
 def move_next(tree: Repository, plan: Plan, gate: Gate, moves: tuple[Move, ...]) -> Move:
     """Move the patch whose turn it is; a conflict is left in the files of ``tree``."""
-    patch, head = plan.next(moves), plan.head(moves)
-    set_back(tree, head)
-    if pick(tree, patch.commit):
-        return _settle(tree, plan, gate, moves, tree_of(tree, "HEAD"), Move(None))
-    unmerged = conflicts(tree)
-    recorded = _resolve_recorded(tree, unmerged, plan.resolutions)
-    found = Move(None, conflicts=tuple(unmerged), recorded=recorded)
-    if conflicts(tree):
-        return found
-    return _settle(tree, plan, gate, moves, tree.line("write-tree"), found)
+    patch = plan.next(moves)
+    set_back(tree, plan.head(moves))
+    unmerged = {} if pick(tree, patch.commit) else conflicts(tree)
+    merged = merged_tree(tree, unmerged)
+    found = Move(None, conflicts=tuple(unmerged))
+    for rework in plan.records.reworks.values():
+        wanted = (rework.slug, rework.target) == (patch.slug, plan.target)
+        if wanted and (content := redo(tree, rework, unmerged, merged)):
+            found = replace(found, recorded=(rework.name,))
+            return _settle(tree, plan, gate, moves, content, found)
+    if unmerged:
+        recorded = _resolve_recorded(tree, unmerged, plan.records.resolutions)
+        found = replace(found, recorded=recorded)
+        if conflicts(tree):
+            return found
+        merged = tree.line("write-tree")
+    return _settle(tree, plan, gate, moves, merged, found)
 
 
 def _settle(
@@ -154,21 +180,30 @@ def _settle(
     content: str,
     found: Move,
 ) -> Move:
-    """Return the move of a patch that merged to the tree ``content``."""
+    """Return the move of a patch that became the tree ``content``."""
     patch, head = plan.next(moves), plan.head(moves)
     if content == tree_of(tree, head):
-        why = f"already in {plan.target}: it changes nothing there"
-        return Move(None, why, found.conflicts, found.recorded)
+        return replace(found, dropped=f"already in {plan.target}: it changes nothing there")
     commit = commit_again(tree, patch.commit, content, head)
     set_back(tree, commit)
-    return passed(plan, gate, moves, Move(commit, "", found.conflicts, found.recorded))
+    checks = gate.check([*plan.kept(moves), commit], patch.commit)
+    return replace(found, commit=commit, checks=_for_the_user(plan, patch.slug, checks, found))
 
 
-def passed(plan: Plan, gate: Gate, moves: tuple[Move, ...], move: Move) -> Move:
-    """Return ``move`` with what the gate says of its commit."""
-    assert move.commit is not None
-    checks = gate.check([*plan.kept(moves), move.commit], plan.next(moves).commit)
-    return Move(move.commit, "", move.conflicts, move.recorded, checks, move.note)
+def _for_the_user(
+    plan: Plan, slug: str, checks: tuple[Check, ...], found: Move
+) -> tuple[Check, ...]:
+    """Return ``checks`` with what else the user has to look at, and without what is seen to."""
+    reworks = plan.records.reworks
+    if reworks.keys() & set(found.recorded):
+        checks = accepted(checks)
+    for each in reworks.values():
+        same = (each.slug, each.origin, each.target) == (slug, plan.origin, plan.target)
+        if same and each.name not in found.recorded:
+            checks += (Check("recorded", SUSPECT, f"{each.name} was for another merge"),)
+    if slug in plan.edit:
+        checks += (Check("edit", SUSPECT, "you want to edit it"),)
+    return checks
 
 
 def conflict_text(tree: Repository, path: str) -> ConflictText | None:

@@ -7,11 +7,14 @@ with the commit's own words, so that nothing but the content can change.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from patchstack.repository import GitError, Repository
 
-OURS, THEIRS = 2, 3
+BASE, OURS, THEIRS = 1, 2, 3
 # Every setting that decides how git merges, and how it writes what it cannot merge.
 _MERGE = (
     *("-c", "merge.conflictStyle=diff3"),
@@ -69,6 +72,22 @@ def conflicts(tree: Repository) -> Conflicts:
         mode, blob, stage = entry.split(" ")
         found.setdefault(path, {})[int(stage)] = Entry(mode, blob)
     return found
+
+
+def merged_tree(tree: Repository, unmerged: Conflicts) -> str:
+    """Return the tree that git merged, with the new release's side of each conflict."""
+    lines = []
+    for path, sides in unmerged.items():
+        lines.append(f"0 {'0' * 40}\t{path}\0")
+        if ours := sides.get(OURS):
+            lines.append(f"{ours.mode} {ours.blob}\t{path}\0")
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        shutil.copyfile(tree.git_dir / "index", index)
+        env = {"GIT_INDEX_FILE": str(index)}
+        stdin = "".join(lines).encode("utf-8", "surrogateescape")
+        tree.run("update-index", "-z", "--index-info", stdin=stdin, env=env)
+        return tree.line("write-tree", env=env)
 
 
 def set_back(tree: Repository, commit: str) -> None:

@@ -29,8 +29,15 @@ from patchstack.swap import replace_folder
 _FINGERPRINT = "--format=%T%n%an%n%ae%n%ad%n%B"
 
 
-def inspect_target(target: Path, revision: str) -> Tree | None:
+def inspect_target(target: Path, revision: str, where: Path | None = None) -> Tree | None:
     """Return the tree that is at ``target``, or None where there is nothing.
+
+    Parameters
+    ----------
+    target, revision
+        The user's name of the place, and the release that goes there.
+    where
+        Where the tree is, if it was moved away.
 
     Raises
     ------
@@ -38,14 +45,15 @@ def inspect_target(target: Path, revision: str) -> Tree | None:
         If it is not a tree of ours, or if the user has changed its files.
     """
     elsewhere = "choose another folder with --target, or move this one away"
-    if target.is_dir():
-        if not any(target.iterdir()):
+    where = where or target
+    if where.is_dir():
+        if not any(where.iterdir()):
             return None
-    elif not target.exists():
+    elif not where.exists():
         return None
     else:
         raise refuse(target, "is not a folder", elsewhere)
-    tree = open_tree(target) if (target / ".git").is_dir() else None
+    tree = open_tree(where) if (where / ".git").is_dir() else None
     if tree is None:
         raise refuse(target, "is not empty and was not made by apply.py", elsewhere)
     keep = f"commit and run tools/export.py --rev {revision}, or move the folder away"
@@ -62,7 +70,9 @@ def is_current(tree: Tree, stack: Stack) -> bool:
     return (tree.head, tree.recorded, tree.base) == (head, head, base)
 
 
-def refuse_commits(tree: Tree, stack: Stack, store: Repository, revision: str) -> None:
+def refuse_commits(
+    tree: Tree, target: Path, stack: Stack, store: Repository, revision: str
+) -> None:
     """Refuse to replace commits that the user has not exported yet."""
     if tree.head in (tree.recorded, stack.head.commit):
         return
@@ -74,15 +84,21 @@ def refuse_commits(tree: Tree, stack: Stack, store: Repository, revision: str) -
     subjects = tree.repository.run("log", "--format=%s", span).decode("utf-8", "replace")
     found = summary(subjects.splitlines()) or f"HEAD was moved to {tree.head[:12]}"
     hint = f"run tools/export.py --rev {revision}, or move the folder away"
-    raise refuse(tree.path, f"has commits of yours: {found}", hint)
+    raise refuse(target, f"has commits of yours: {found}", hint)
 
 
-def publish(store: Repository, stack: Stack, target: Path) -> None:
+def publish(store: Repository, stack: Stack, target: Path, revision: str) -> None:
     """Put the tree of ``stack`` at ``target``, in place of what is there.
 
-    The caller has made sure that nothing of the user's is there.
+    The caller has made sure that nothing of the user's is there. But making the tree takes its
+    time, in which a user may save a file or commit, so it is looked for once more.
     """
-    replace_folder(target, lambda path: _make_tree(store, stack, path))
+
+    def check(old: Path) -> None:
+        if tree := inspect_target(target, revision, old):
+            refuse_commits(tree, target, stack, store, revision)
+
+    replace_folder(target, lambda path: _make_tree(store, stack, path), check)
 
 
 def _make_tree(store: Repository, stack: Stack, path: Path) -> None:

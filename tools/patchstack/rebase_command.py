@@ -9,6 +9,7 @@ from pathlib import Path
 from patchstack import rebasing
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.rebase_run import Options
 from patchstack.rebasing import Outcome
 from patchstack.report import Progress
@@ -33,7 +34,7 @@ def main(given: Namespace, context: Context) -> int:
 def _check(given: Namespace) -> None:
     """Refuse options that do not go together."""
     resumes = given.go_on or given.abort or given.skip is not None
-    starts = given.origin is not None or given.onto is not None
+    starts = given.origin is not None or given.onto is not None or given.edit is not None
     if resumes and (starts or given.dry_run or given.replace):
         raise _usage("--continue, --skip and --abort go with the rebase that waits, and no other")
     if not resumes and (given.origin is None or not given.onto):
@@ -57,6 +58,7 @@ def _run(given: Namespace, context: Context, progress: Progress) -> Outcome:
         resolutions=not given.no_resolutions,
         smoke=not given.no_smoke,
         offline=given.offline,
+        edit=tuple(given.edit or ()),
     )
     if given.go_on:
         return rebasing.go_on(context, options, progress)
@@ -91,12 +93,12 @@ def _tell(given: Namespace, outcome: Outcome) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    file = file.resolve()
+    file, data = resolved(file), text.encode("utf-8", "surrogateescape")
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and not file.is_file():
-        file.write_text(text, "utf-8")  # a device or a pipe is written to, never replaced
+        file.write_bytes(data)  # a device or a pipe is written to, never replaced
     else:
-        replace_file(file, text.encode())
+        replace_file(file, data)
 
 
 def _usage(message: str) -> ToolError:

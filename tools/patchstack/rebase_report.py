@@ -12,7 +12,7 @@ from patchstack.mail import format_mail
 from patchstack.moving import Move, Plan
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
-from patchstack.smoke import Check
+from patchstack.smoke import FAILED, SUSPECT, Check
 
 UNCHANGED, MOVED, CHANGED, RESOLVED = "unchanged", "moved", "changed", "resolved"
 DROPPED, CONFLICT, WAITING = "dropped", "conflict", "not tried"
@@ -37,7 +37,7 @@ class PatchReport:
     conflicts
         The paths that did not merge.
     recorded
-        The recorded resolutions that were used.
+        The files under ``patches/resolutions/`` that were used.
     checks
         What the smoke gate found.
     """
@@ -92,9 +92,10 @@ class Report:
 
     @property
     def has_findings(self) -> bool:
-        """Whether a patch is in conflict or fails a check."""
-        failed = any(check.result == "failed" for patch in self.patches for check in patch.checks)
-        return failed or any(patch.status == CONFLICT for patch in self.patches)
+        """Whether a patch needs the user: for a conflict, or for what a check found."""
+        results = {check.result for patch in self.patches for check in patch.checks}
+        conflict = any(patch.status == CONFLICT for patch in self.patches)
+        return conflict or bool(results & {FAILED, SUSPECT})
 
     def to_table(self) -> dict[str, Any]:
         """Return the report for a program to read."""
@@ -164,7 +165,6 @@ class Report:
 def make_report(
     repository: Repository,
     plan: Plan,
-    origin: str,
     target: Revision,
     moves: tuple[Move, ...],
     *,
@@ -177,7 +177,7 @@ def make_report(
     ----------
     repository
         Where the commits of both are.
-    plan, origin, target, moves
+    plan, target, moves
         What was moved, and what became of it.
     pinned, dry_run
         What the report says about the run.
@@ -193,7 +193,7 @@ def make_report(
     text = ""
     if plan.kept(moves):  # git fails on an empty range
         text = repository.run("range-diff", "--no-color", *spans).decode("utf-8", "replace")
-    return Report(origin, target, pinned, dry_run, patches, drift, text)
+    return Report(plan.origin, target, pinned, dry_run, patches, drift, text)
 
 
 def classify(repository: Repository, old: str, new: str) -> str:

@@ -16,10 +16,10 @@ from patchstack.lock import check_files, check_stack, read_lock
 from patchstack.moving import Move, Plan
 from patchstack.publish import BASE_REF
 from patchstack.rebase_report import Report, make_report
+from patchstack.records import Record, Records, read_records
 from patchstack.release import discover_release, named_version
 from patchstack.report import Progress
 from patchstack.repository import Repository
-from patchstack.resolutions import Resolution, read_resolutions
 from patchstack.revisions import PIN, Revision, load_revisions
 from patchstack.series import has_series, read_series
 from patchstack.smoke import Gate
@@ -43,12 +43,15 @@ class Options:
         Whether patches are run at all; that they compile is checked in any case.
     offline
         Whether to use the cache alone.
+    edit
+        The slugs of patches that the user wants to see to even if they merge.
     """
 
     python: Path | None = None
     resolutions: bool = True
     smoke: bool = True
     offline: bool = False
+    edit: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.python is not None:
@@ -79,13 +82,13 @@ class Run:
     pinned: bool
     old: Stack
 
-    def plan(self, learned: tuple[Resolution, ...] = ()) -> Plan:
-        """Return what is moved, with the recorded resolutions and those made meanwhile."""
-        known = {}
+    def plan(self, learned: tuple[Record, ...] = ()) -> Plan:
+        """Return what is moved, with what was recorded earlier and meanwhile."""
+        known = Records.of()
         if self.options.resolutions:
-            known = read_resolutions(self.context.resolutions)
-            known |= {resolution.key: resolution for resolution in learned}
-        return Plan(self.old, base_point(self.target).commit, self.target.name, known)
+            known = Records.of(*read_records(self.context.resolutions), *learned)
+        base, names = base_point(self.target).commit, (self.origin.name, self.target.name)
+        return Plan(self.old, base, *names, known, self.options.edit)
 
     @contextmanager
     def gate(self, tree: Repository) -> Iterator[Gate]:
@@ -103,8 +106,7 @@ class Run:
 
     def report(self, tree: Repository, moves: tuple[Move, ...], *, dry_run: bool) -> Report:
         """Return the report of what became of the patches so far."""
-        plan, origin = self.plan(), self.origin.name
-        given = (tree, plan, origin, self.target, moves)
+        given = (tree, self.plan(), self.target, moves)
         return make_report(*given, pinned=self.pinned, dry_run=dry_run)
 
 
@@ -136,6 +138,11 @@ def prepare(
         raise ToolError(f"{old.name} has no patches to move", hint, Exit.USAGE)
     locked = read_lock(folder)
     check_files(folder, locked, base_point(old), patches)
+    slugs = [patch.slug for patch in patches]
+    for slug in options.edit:
+        if slug not in slugs:
+            what = f"--edit {slug}: {old.name} has no such patch"
+            raise ToolError(what, f"name one of {', '.join(slugs)}", Exit.USAGE)
     return Run(context, options, progress, old, new, pinned, locked)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,16 +21,18 @@ from patchstack.base import Point
 from patchstack.build import Applied, Stack
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.moving import Move
+from patchstack.records import Record, parse_record
 from patchstack.release import revision_table
 from patchstack.repository import Repository
-from patchstack.resolutions import Resolution
 from patchstack.revisions import Revision
 from patchstack.smoke import Check
 from patchstack.swap import replace_file
 
 STATE = "state.json"
 _FORMAT = 1
+_BYTES = ("utf-8", "surrogateescape")  # so that any bytes can be in JSON
 _SCRATCH = ".next-"
 _OURS = re.compile(rf"[0-9]{{4}}-[a-z0-9-]+|{re.escape(_SCRATCH)}.*|\.{re.escape(STATE)}\..*")
 
@@ -52,6 +53,8 @@ class State:
         The interpreter of the smoke gate, or None.
     resolutions
         Whether recorded resolutions are used.
+    edit
+        The slugs of patches that the user wants to see to even if they merge.
     old
         The series on the old release.
     moves
@@ -59,7 +62,7 @@ class State:
     stopped
         What became of the one that the user has to see to.
     learned
-        The resolutions that the user made so far.
+        What the user did so far that is to be recorded.
     """
 
     origin: str
@@ -67,10 +70,11 @@ class State:
     replaces: bool
     python: Path | None
     resolutions: bool
+    edit: tuple[str, ...]
     old: Stack
     moves: tuple[Move, ...]
     stopped: Move
-    learned: tuple[Resolution, ...]
+    learned: tuple[Record, ...]
 
     def __post_init__(self) -> None:
         if not self.stopped.stops or len(self.moves) >= len(self.old.patches):
@@ -100,10 +104,11 @@ class State:
             "replaces": self.replaces,
             "python": None if self.python is None else str(self.python),
             "resolutions": self.resolutions,
+            "edit": self.edit,
             "old": asdict(self.old),
             "moves": [asdict(move) for move in self.moves],
             "stopped": asdict(self.stopped),
-            "learned": [resolution.to_toml() for resolution in self.learned],
+            "learned": {each.name: each.to_bytes().decode(*_BYTES) for each in self.learned},
             "tree": self.tree,
         }
         return json.dumps(fields, indent=2) + "\n"
@@ -118,10 +123,11 @@ class State:
         old = table["old"]
         return cls(
             origin=table["origin"],
-            target=Revision.parse(name, tomllib.loads(target)["revisions"][name]),
+            target=Revision.parse(name, parse_toml(target)["revisions"][name]),
             replaces=table["replaces"],
             python=None if table["python"] is None else Path(table["python"]),
             resolutions=table["resolutions"],
+            edit=tuple(table["edit"]),
             old=Stack(
                 Point(**old["base"]),
                 tuple(Applied(**patch) for patch in old["patches"]),
@@ -129,7 +135,9 @@ class State:
             ),
             moves=tuple(_move(move) for move in table["moves"]),
             stopped=_move(table["stopped"]),
-            learned=tuple(Resolution.parse(each) for each in table["learned"]),
+            learned=tuple(
+                parse_record(name, text.encode(*_BYTES)) for name, text in table["learned"].items()
+            ),
         )
 
 
@@ -145,7 +153,7 @@ def read_state(context: Context) -> State | None:
         return None
     try:
         return State.parse(file.read_text("utf-8"))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ToolError(
             f"{context.show(file)} cannot be read: {type(error).__name__}: {error}",
             "run tools/rebase.py --abort, and start again",

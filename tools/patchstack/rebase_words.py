@@ -9,6 +9,7 @@ from patchstack.picking import conflicts
 from patchstack.rebase_report import PatchReport
 from patchstack.rebase_state import State
 from patchstack.repository import Repository
+from patchstack.smoke import FAILED, SUSPECT
 
 COMMANDS = (
     ("tools/rebase.py --continue", "go on with what is staged in the tree"),
@@ -21,10 +22,12 @@ _LINES = 40  # of a file's upstream change
 def stop_error(patch: PatchReport, total: int, place: str) -> ToolError:
     """Return the one line that a run ends with when a patch needs the user."""
     title = f"patch {patch.number}/{total} {patch.file}"
-    if patch.checks:
-        failed = "; ".join(check.detail for check in patch.checks if check.result == "failed")
+    if failed := _details(patch, FAILED):
         what = f"{title} merges but fails the smoke gate: {failed}"
         return ToolError(what, f"repair it in {place}, then {_next()}", Exit.FINDINGS)
+    if doubts := _details(patch, SUSPECT):
+        hint = f"look at it in {place}, git add what you change, then {_next()}"
+        return ToolError(f"{title} merges, but {doubts}", hint, Exit.USER_CHANGES)
     what = f"{title} is in conflict in {', '.join(patch.conflicts)}"
     hint = f"resolve it in {place} and git add it, then {_next()}"
     return ToolError(what, hint, Exit.USER_CHANGES)
@@ -52,6 +55,10 @@ def stop_words(tree: Repository, patch: PatchReport, total: int, place: str) -> 
     if unmerged and contained_upstream(tree, unmerged):
         lines.append("the new release has every line that the patch adds there: perhaps --skip it")
     return (*lines, "next:", *(f"  {command:30} {what}" for command, what in COMMANDS))
+
+
+def _details(patch: PatchReport, result: str) -> str:
+    return "; ".join(check.detail for check in patch.checks if check.result == result)
 
 
 def open_rebase(context: Context, state: State) -> ToolError:

@@ -34,13 +34,14 @@ from patchstack.rebase_state import (
     tree_name,
 )
 from patchstack.rebase_words import open_rebase, stop_error, stop_words
+from patchstack.records import Record
 from patchstack.release import pin_release
 from patchstack.report import Progress
 from patchstack.repository import Repository
-from patchstack.resolutions import Resolution
 from patchstack.resolving import learn, require_patch, users_commit
 from patchstack.revisions import load_revisions
 from patchstack.series import has_series
+from patchstack.smoke import accepted
 from patchstack.swap import claimed, replace_file
 
 
@@ -144,7 +145,7 @@ def go_on(context: Context, options: Options, progress: Progress) -> Outcome:
             learned, note = learn(tree, state, plan, commit)
             with run.gate(tree) as gate:
                 checks = gate.check([*plan.kept(state.moves), commit], state.patch.commit)
-            move = replace(state.stopped, commit=commit, note=note, checks=checks)
+            move = replace(state.stopped, commit=commit, note=note, checks=accepted(checks))
             if move.failed:
                 return _stopped(run, users, state.moves, move)
             moves = (*state.moves, move)
@@ -176,7 +177,7 @@ def _go(
     run: Run,
     tree: Repository,
     moves: tuple[Move, ...],
-    learned: tuple[Resolution, ...],
+    learned: tuple[Record, ...],
     *,
     replaces: bool,
 ) -> Outcome:
@@ -194,6 +195,7 @@ def _go(
         replaces=replaces,
         python=run.options.python,
         resolutions=run.options.resolutions,
+        edit=run.options.edit,
         old=run.old,
         moves=tuple(done),
         stopped=last,
@@ -216,7 +218,7 @@ def _finish(
     run: Run,
     tree: Repository,
     moves: tuple[Move, ...],
-    learned: tuple[Resolution, ...],
+    learned: tuple[Record, ...],
     *,
     replaces: bool,
 ) -> Outcome:
@@ -231,7 +233,7 @@ def _finish(
         return Outcome((report,))
     base, folder = base_point(run.target), context.series_dir(name)
     patches, stack = make_series(tree, base, plan.head(moves), context.rebase)
-    files = {context.resolutions / each.name: each.to_toml().encode() for each in learned}
+    files = {context.resolutions / each.name: each.to_bytes() for each in learned}
     with claimed(folder, *files, progress=run.progress):
         if not replaces and has_series(folder):
             _require_same(context, name, stack)
@@ -278,6 +280,7 @@ def _waiting(context: Context, options: Options, progress: Progress) -> tuple[St
         options,
         python=options.python or state.python,
         resolutions=options.resolutions and state.resolutions,
+        edit=state.edit,
     )
     revisions = load_revisions(context.revisions_file)
     origin, pinned = revisions.get(state.origin), state.target.name in revisions.names

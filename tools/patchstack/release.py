@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import tomllib
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from patchstack.base import PACKAGE, is_source, wheel_tree
 from patchstack.context import Context
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import PinnedWheel, Revision, load_revisions
@@ -114,7 +114,7 @@ def revision_table(revision: Revision) -> str:
 def _require_pinned(path: Path, text: str, revision: Revision) -> None:
     """Refuse to write what would not be read back as meant: the file has an unusual form."""
     try:
-        table = tomllib.loads(text)["revisions"][revision.name]
+        table = parse_toml(text)["revisions"][revision.name]
         written = Revision.parse(revision.name, table)
     except (KeyError, ValueError):
         written = None

@@ -12,6 +12,8 @@ from patchstack.errors import Exit, ToolError
 from patchstack.gitenv import Answer, execute
 
 _LITTLE = 1 << 20  # bytes on a disk that is as good as full
+# What git says of a repository that belongs to another user, or lies on a read-only disk.
+_NO_RIGHT = ("dubious ownership", "ermission denied", "insufficient permission", "Read-only file")
 _NO_CONVERSION = "-text -ident -filter -working-tree-encoding"
 
 
@@ -49,6 +51,8 @@ def _machine(place: Path, answer: Answer) -> str | None:
     # Git does not always say why it cannot write.
     if "No space left" in answer.err or shutil.disk_usage(place.parent).free < _LITTLE:
         return f"free some space on the disk of {place.parent} and run again"
+    if any(words in answer.err for words in _NO_RIGHT):
+        return f"get the right to {place}, or name another place (--target, HIQCACHE_CACHE)"
     return None
 
 

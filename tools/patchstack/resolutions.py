@@ -1,4 +1,4 @@
-"""``patches/resolutions/``: how conflicts were resolved, used again when the same one returns.
+"""How conflicts were resolved, used again when the same one returns.
 
 One readable file per conflicting file of a patch. It holds the conflict itself, so its key can be
 computed again: a resolution is used only where path and every line of all sides are the same.
@@ -8,13 +8,11 @@ The user's own ``rerere`` takes no part.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from patchstack.conflict import Hunk, conflict_key
-from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 
 _HEADER = """\
 # How a conflict was resolved: `ours` is the new release, `base` the old one, `theirs` the patch.
@@ -65,8 +63,8 @@ class Resolution:
         """The name of the file that keeps it."""
         return f"{self.slug}-{self.key[:12]}.toml"
 
-    def to_toml(self) -> str:
-        """Return the text of the file; ValueError for what is not text."""
+    def to_bytes(self) -> bytes:
+        """Return the content of the file; ValueError for what is not text."""
         lines = [_HEADER, f'key = "{self.key}"']
         fields = (("path", self.path), ("slug", self.slug))
         lines += [f"{key} = {_string(value)}" for key, value in fields]
@@ -76,12 +74,12 @@ class Resolution:
             for key in _SIDES:
                 lines.append(f"{key} = {_string(getattr(hunk, key).decode())}")
             lines.append(f"resolved = {_string(resolved.decode())}")
-        return "\n".join(lines) + "\n"
+        return ("\n".join(lines) + "\n").encode()
 
     @classmethod
-    def parse(cls, text: str) -> Resolution:
-        """Read the text of a file; ValueError or KeyError for one that cannot be right."""
-        table = tomllib.loads(text)
+    def parse(cls, data: bytes) -> Resolution:
+        """Read the content of a file; ValueError or KeyError for one that cannot be right."""
+        table = parse_toml(data.decode())
         hunks = tuple(Hunk(*(_bytes(hunk[key]) for key in _SIDES)) for hunk in table["hunks"])
         resolved = tuple(_bytes(hunk["resolved"]) for hunk in table["hunks"])
         path, slug, origin, target = (table[key] for key in ("path", "slug", "from", "to"))
@@ -89,23 +87,6 @@ class Resolution:
         if table["key"] != made.key:
             raise ValueError(f"its conflict has the key {made.key}")
         return made
-
-
-def read_resolutions(folder: Path) -> dict[str, Resolution]:
-    """Return the recorded resolutions by key."""
-    found = {}
-    for path in sorted(folder.glob("*.toml")):
-        try:
-            resolution = Resolution.parse(path.read_text("utf-8"))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            where = f"patches/{folder.name}/{path.name}"
-            raise ToolError(
-                f"{where} cannot be used: {type(error).__name__}: {error}",
-                "restore it with git checkout, remove it, or run with --no-resolutions",
-                Exit.UPSTREAM,
-            ) from None
-        found[resolution.key] = resolution
-    return found
 
 
 def _string(text: str) -> str:

@@ -9,10 +9,20 @@ from patchstack.conflict import has_markers
 from patchstack.errors import Exit, ToolError
 from patchstack.exporting import check_commit
 from patchstack.moving import Plan, conflict_text
-from patchstack.picking import commit_again, conflicts, pick, set_back, tree_of
+from patchstack.picking import (
+    Conflicts,
+    commit_again,
+    conflicts,
+    merged_tree,
+    pick,
+    set_back,
+    tree_of,
+)
 from patchstack.rebase_state import State
+from patchstack.records import Record
 from patchstack.repository import Repository
 from patchstack.resolutions import Resolution
+from patchstack.reworks import make_rework
 
 BY_HAND = "by hand"
 
@@ -53,8 +63,8 @@ def require_patch(tree: Repository, state: State, commit: str) -> None:
 
 def learn(
     tree: Repository, state: State, plan: Plan, commit: str
-) -> tuple[tuple[Resolution, ...], str]:
-    """Return how ``commit`` resolves the conflicts of its patch, and what to tell about it.
+) -> tuple[tuple[Record, ...], str]:
+    """Return what is to be recorded of how the user made ``commit``, and what to tell about it.
 
     Parameters
     ----------
@@ -66,22 +76,27 @@ def learn(
         What the user made.
     """
     set_back(tree, plan.head(state.moves))
-    if pick(tree, state.patch.commit):
-        return (), BY_HAND
-    unmerged = conflicts(tree)
+    unmerged = {} if pick(tree, state.patch.commit) else conflicts(tree)
+    merged = merged_tree(tree, unmerged)
+    if not unmerged and tree_of(tree, commit) == merged:
+        return (), "taken as it merged"
+    made: tuple[Record, ...] | None = _resolutions(tree, state, unmerged, commit)
+    if made is None:
+        between = (plan.origin, plan.target)
+        made = (make_rework(tree, state.patch.slug, between, unmerged, merged, commit),)
+    learned = tuple(record for record in made if not plan.records.holds(record))
+    return learned, f"{BY_HAND}, and recorded" if learned else BY_HAND
+
+
+def _resolutions(
+    tree: Repository, state: State, unmerged: Conflicts, commit: str
+) -> tuple[Resolution, ...] | None:
+    """Return how every conflict was resolved, or None if that is not all that was done."""
     listed = tree.run("diff-index", "--cached", "--name-only", "-z", commit)
-    others = set(listed.decode("utf-8", "surrogateescape").split("\0")[:-1]) - unmerged.keys()
-    if others:
-        return (), f"{BY_HAND}; not recorded, for it changes {summary(sorted(others))} too"
-    learned = []
-    for path in unmerged:
-        resolution = _resolution(tree, state, path, commit)
-        if resolution is None:
-            return (), f"{BY_HAND}; not recorded, for {path} has more than resolved hunks"
-        known = plan.resolutions.get(resolution.key)
-        if known is None or known.resolved != resolution.resolved:
-            learned.append(resolution)
-    return tuple(learned), f"{BY_HAND}, and recorded" if learned else BY_HAND
+    changed = set(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
+    made = [_resolution(tree, state, path, commit) for path in unmerged]
+    whole = tuple(each for each in made if each is not None)
+    return whole if len(whole) == len(made) and changed <= unmerged.keys() else None
 
 
 def _resolution(tree: Repository, state: State, path: str, commit: str) -> Resolution | None:
@@ -93,7 +108,7 @@ def _resolution(tree: Repository, state: State, path: str, commit: str) -> Resol
     between = (state.origin, state.target.name)
     made = Resolution(path, state.patch.slug, *between, text.hunks, resolved)
     try:
-        return made if Resolution.parse(made.to_toml()) == made else None
+        return made if Resolution.parse(made.to_bytes()) == made else None
     except UnicodeError:
         return None
 

@@ -8,7 +8,6 @@ is the same whichever wheel it was made from.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 
 PIN = "pin"
 
@@ -174,7 +174,7 @@ def load_revisions(path: Path) -> Revisions:
         ``patches/revisions.toml``.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = parse_toml(path.read_text("utf-8"))
         named = table["revisions"].items()
         refused = tuple(table.get("refused", {}).items())
         return Revisions(table["pin"], tuple(Revision.parse(*item) for item in named), refused)

@@ -7,13 +7,13 @@ sources, by Python's own parser, so a document about them cannot go stale unnoti
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.base import PREFIX, base_point
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
 
@@ -73,7 +73,7 @@ def read_hooks(patches: Path) -> tuple[Hook, ...]:
     """Read ``seam.toml``."""
     path = patches / SEAM
     try:
-        return tuple(Hook(**hook) for hook in tomllib.loads(path.read_text("utf-8"))["hooks"])
+        return tuple(Hook(**hook) for hook in parse_toml(path.read_text("utf-8"))["hooks"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ToolError(
             f"{path} cannot be used: {type(error).__name__}: {error}",

@@ -6,7 +6,7 @@ can run the release, the modules that it touches must import and ``launch_server
 what the patch says that it adds, with the trailer ``Shows:``.
 
 Without running it, the names that a patch uses are looked for: see `patchstack.lost_names`. That
-is a hint for the reader of a report, and no patch fails for it.
+is a hint and no proof, so no patch fails for it; but the user has to look, and to say so.
 
 What the release itself cannot do in that environment proves nothing against a patch: whatever
 fails is tried on the bare release too, and is reported as not checked if it fails there.
@@ -26,7 +26,8 @@ from patchstack.mail import read_trailers
 from patchstack.repository import Repository
 
 SHOWS_TRAILER = "Shows"
-OK, FAILED, NOT_CHECKED, SUSPECT = "ok", "failed", "not checked", "suspect"
+OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
+SUSPECT, ACCEPTED = "suspect", "accepted"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Check:
     Parameters
     ----------
     name
-        ``compiles``, ``names``, ``imports`` or ``shows``.
+        ``compiles``, ``names``, ``imports`` or ``shows``; or what else the user has to look at.
     result
-        ``ok``, ``failed``, ``not checked`` or ``suspect``.
+        ``ok``, ``failed``, ``not checked``, ``suspect``, or ``accepted`` by the user though it was.
     detail
         What failed, why it was not checked, or what to look at.
     """
@@ -92,6 +93,13 @@ class Gate:
             return imports, Check("shows", NOT_CHECKED, "its modules do not import")
         words = [word for commit in commits for word in shown_words(self.repository, commit)]
         return imports, run.shows(words)
+
+
+def accepted(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Return ``checks`` of a patch that the user has seen to: nothing of it is suspect any more."""
+    return tuple(
+        replace(check, result=ACCEPTED) if check.result == SUSPECT else check for check in checks
+    )
 
 
 def shown_words(repository: Repository, commit: str) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from patchstack.base import PACKAGE
 from patchstack.errors import Exit, ToolError
+from patchstack.files import resolved
 from patchstack.ground import Source
 from patchstack.source_checkout import CheckoutSource
 from patchstack.source_files import FolderSource, WheelSource
@@ -31,7 +32,7 @@ def parse_source(text: str | None, user: UserGit, *, record: bool = False) -> So
     if text == _GIT or (text or "").startswith(f"{_GIT}:"):
         url = (text or "").removeprefix(_GIT).removeprefix(":") or SGLANG
         # A path stands for itself wherever git runs.
-        return GitSource(user, record, str(Path(url).resolve()) if Path(url).exists() else url)
+        return GitSource(user, record, str(resolved(Path(url))) if Path(url).exists() else url)
     if record:
         raise ToolError("--record needs a tag", "add --source git", Exit.USAGE)
     return PinnedSource() if text is None else _local(Path(text).absolute())

@@ -43,7 +43,9 @@ def beside(place: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
+def replace_folder(
+    place: Path, fill: Callable[[Path], None], check: Callable[[Path], None] | None = None
+) -> None:
     """Put a new folder at ``place`` and remove what was there.
 
     Parameters
@@ -53,6 +55,9 @@ def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
         comes back if that cannot take its place.
     fill
         Makes the new folder at the path that it is given, which does not exist yet.
+    check
+        Looks once more at what was there, at the path where nobody else finds it any more. If it
+        raises, all is as it was.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with beside(place) as folder:
@@ -61,6 +66,8 @@ def replace_folder(place: Path, fill: Callable[[Path], None]) -> None:
         try:
             if place.exists():
                 place.rename(old)
+                if check:
+                    check(old)
             fresh.rename(place)
         finally:
             _bring_back(old, place)

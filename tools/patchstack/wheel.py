@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from patchstack.base import PREFIX
 from patchstack.build import Stack
 from patchstack.children import ends_with_us
 from patchstack.errors import Exit, ToolError
+from patchstack.files import parse_toml, read_text
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision
@@ -41,12 +41,12 @@ def patched_files(store: Repository, stack: Stack) -> dict[str, bytes | None]:
     raw = store.run(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index",
         stack.base.commit, stack.head.commit, "--", PREFIX,
-    ).decode()  # fmt: skip
+    ).decode("utf-8", "surrogateescape")  # fmt: skip
     fields = raw.split("\0")[:-1]
     files: dict[str, bytes | None] = {}
     for entry, path in zip(fields[::2], fields[1::2], strict=True):
         _, mode, _, blob, status = entry.split(" ")
-        if status != "D" and not mode.startswith("100"):
+        if status != "D" and not (mode.startswith("100") and path.isprintable()):
             raise ToolError(
                 f"{path} is not an ordinary file, so no wheel can hold it",
                 "change the patch that adds it",
@@ -97,7 +97,12 @@ def install_command(wheels: tuple[Path, ...]) -> str:
 
 def own_version(root: Path) -> str:
     """Return the version of hiqcache in the project at ``root``."""
-    return str(tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"])
+    path = root / "pyproject.toml"
+    try:
+        return str(parse_toml(read_text(path))["project"]["version"])
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{path} cannot be used: {type(error).__name__}: {error}"
+        raise ToolError(what, "restore it with git checkout", Exit.USAGE) from None
 
 
 def _build_own(root: Path, folder: Path) -> Path:
