@@ -62,8 +62,24 @@ def flush(engine: Any) -> None:
     raise SystemExit("flush_cache was refused for ten seconds")
 
 
-def serve(model: Path, codec: str) -> list[dict[str, Any]]:
-    """Device-hit and L2-hit answers for each prefix."""
+def counters() -> dict[str, float]:
+    """What the engine's processes exported of HiCache, summed over labels."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    found: dict[str, float] = {}
+    for metric in registry.collect():
+        for sample in metric.samples:
+            of_hicache = "hicache" in sample.name or "load_back" in sample.name
+            if of_hicache and "le" not in sample.labels:  # a histogram's buckets
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def serve(model: Path, codec: str) -> dict[str, Any]:
+    """Device-hit and L2-hit answers for each prefix, and the engine's counters."""
     import sglang
     import torch
 
@@ -81,6 +97,7 @@ def serve(model: Path, codec: str) -> list[dict[str, Any]]:
         hicache_ratio=8.0,
         hicache_l2_codec=codec,
         enable_cache_report=True,
+        enable_metrics=True,
         random_seed=1,
         log_level="warning",
     )
@@ -95,9 +112,11 @@ def serve(model: Path, codec: str) -> list[dict[str, Any]]:
         for prefix in prefixes:
             compute(engine, prefix)
         host_hits = [answer(engine, prompt) for prompt in prompts]
+        exported = counters()
     finally:
         engine.shutdown()
-    return [{"device": d, "host": h} for d, h in zip(device_hits, host_hits, strict=True)]
+    answers = [{"device": d, "host": h} for d, h in zip(device_hits, host_hits, strict=True)]
+    return {"answers": answers, "counters": exported}
 
 
 def main() -> None:

@@ -112,6 +112,7 @@ GEOMETRIES = {
 }
 
 
+@pytest.mark.pin
 @pytest.mark.parametrize("page", [8, 32, 128])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("codec", FORMATS)

@@ -10,7 +10,7 @@ import torch
 from .radix import DEVICE, Setup, radix
 from .storm import Storm
 
-STEPS = int(os.environ.get("HIQCACHE_STORM_STEPS", "1500"))
+STEPS = int(os.environ.get("HIQCACHE_STORM_STEPS", "2500"))
 #: Each format meets another placement, page size and policy; all of them are met.
 STORMS = {
     "int8": ("layer_first", "kernel", 16, "write_back"),
@@ -41,8 +41,8 @@ def test_a_storm(codec, raw_codec):
         storm.finish_loads()
         print(codec, storm.steps, storm.model.moved)
         # It was a storm: both ways were used a lot, and much of the host pool was used.
-        assert storm.model.moved["backed up"] > STEPS / 4
-        assert storm.model.moved["loaded"] > STEPS / 4
+        assert storm.model.moved["backed up"] > STEPS / 8
+        assert storm.model.moved["loaded"] > STEPS / 8
 
 
 FAULTS = {
