@@ -22,6 +22,7 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.unified_cache.components import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 from sglang.srt.runtime_context import get_context
+from torch.distributed import ProcessGroup
 
 from hiqcache.geometry import KVGeometry
 
@@ -206,8 +207,11 @@ def synchronize() -> None:
 
 
 @contextmanager
-def radix(setup: Setup) -> Iterator[Radix]:
-    """Build the cache that ``setup`` describes, with HiCache attached, and shut it down."""
+def radix(setup: Setup, group: ProcessGroup | None = None) -> Iterator[Radix]:
+    """Build the cache that ``setup`` describes, with HiCache attached, and shut it down.
+
+    ``group`` are the ranks that hold the other heads of the same tokens.
+    """
     s = setup
     with get_context().override_server_args(**s.server_args) as server_args:
         device = s.device_pool(
@@ -236,6 +240,7 @@ def radix(setup: Setup) -> Iterator[Radix]:
             token_to_kv_pool_allocator=allocator,
             page_size=s.page_size,
             tree_components=(ComponentType.FULL,),
+            tp_cache_group=group,
         )
         cache = UnifiedRadixCache(params)
         cache.init_hicache(server_args, params)
