@@ -78,7 +78,7 @@ def counters() -> dict[str, float]:
     return found
 
 
-def serve(model: Path, codec: str) -> dict[str, Any]:
+def serve(model: Path, codec: str, ranks: int) -> dict[str, Any]:
     """Device-hit and L2-hit answers for each prefix, and the engine's counters."""
     import sglang
     import torch
@@ -87,6 +87,7 @@ def serve(model: Path, codec: str) -> dict[str, Any]:
     engine = sglang.Engine(
         **({} if torch.cuda.is_available() else on_cpu),
         model_path=str(model),
+        tp_size=ranks,
         grammar_backend="none",
         max_total_tokens=1024,
         max_running_requests=2,
@@ -123,9 +124,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--codec", required=True)
+    parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    args.out.write_text(json.dumps(serve(args.model, args.codec)))
+    args.out.write_text(json.dumps(serve(args.model, args.codec, args.ranks)))
 
 
 if __name__ == "__main__":

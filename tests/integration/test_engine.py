@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
+import torch
 
 from cpu_runtime.model import prepare_model
 
@@ -64,8 +65,8 @@ def answers(model: Path, tmp_path_factory: pytest.TempPathFactory):
     results = tmp_path_factory.mktemp("answers")
 
     @cache
-    def run(codec: str, fault: str = "") -> Run:
-        out = results / f"{codec}-{fault}.json"
+    def run(codec: str, fault: str = "", model: Path = model, ranks: int = 1) -> Run:
+        out = results / f"{codec}-{fault}-{ranks}.json"
         command = [sys.executable, "-m", "tests.integration.engine_run"]
         path = [str(ROOT), str(PLUGIN), os.environ.get("PYTHONPATH", "")]
         env = os.environ | {
@@ -76,8 +77,11 @@ def answers(model: Path, tmp_path_factory: pytest.TempPathFactory):
             "OMP_WAIT_POLICY": "PASSIVE",
             "HIQ_FAULT": fault,
         }
+        if ranks > 1:
+            env["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(map(str, range(ranks)))
+        options = ["--codec", codec, "--ranks", str(ranks), "--out", str(out)]
         process = subprocess.run(
-            [*command, "--model", str(model), "--codec", codec, "--out", str(out)],
+            [*command, "--model", str(model), *options],
             cwd=ROOT,
             env=env,
             capture_output=True,
@@ -164,3 +168,44 @@ def test_a_worse_restore_is_seen_in_the_answers(answers, fault):
     broken, raw = answers("int8", fault).answers, answers("none").answers
     assert_restored(broken)  # SGLang believes that it restored
     assert mean(differences(broken, raw)) > BOUNDS["int8"][0]
+
+
+@pytest.fixture(scope="session")
+def even_model(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model with 4 KV heads of 128 values, and the real one's tokenizer."""
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+    folder = tmp_path_factory.mktemp("even-model")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=128,
+        max_position_embeddings=8192,
+        dtype="bfloat16",
+    )
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.pin
+def test_two_ranks_restore_their_heads(answers, even_model):
+    raw = answers("raw", model=even_model, ranks=2)
+    assert_restored(raw.answers)
+    for answer in raw.answers:
+        assert answer["host"]["input"] == answer["device"]["input"]
+    int8 = answers("int8", model=even_model, ranks=2)
+    assert_restored(int8.answers)
+    assert 0 < max(differences(int8.answers, raw.answers)) <= BOUNDS["int8"][1]
+    # Each rank keeps 2 heads of 128 values in 2 layers, in pages of 16 without padding.
+    assert int8.counter("hicache_codec_bytes_per_token") == 2 * 2 * 2 * (128 + 2)
+    # SGLang counts a token once; the codec's bytes are those of both ranks.
+    moved = int8.counter("load_back_bytes_total")
+    assert int8.counter("hicache_codec_decoded_bytes_total") == 2 * moved
