@@ -247,9 +247,13 @@ def test_every_command_of_the_guide(reader: Reader) -> None:
         True, False, True,
     ]  # fmt: skip
 
+    assert git(reader.root, "status", "--porcelain") == ""
+
     follow(reader, "Reorder patches")
     assert reader.slugs() == ["l2-codec-flag", "hicache-on-cpu", "say-hello"]
+    assert git(reader.root, "status", "--porcelain") == ""
     follow(reader, "Drop a patch")
+    assert git(reader.root, "status", "--porcelain") == ""
     assert reader.slugs() == ["l2-codec-flag", "hicache-on-cpu"]
     assert read_history(patches / "history.toml")[-1].commits[-1].new is None
 
@@ -264,6 +268,10 @@ def test_every_command_of_the_guide(reader: Reader) -> None:
     follow(reader, "Make the new release the pin")
     assert tomllib.loads((patches / "revisions.toml").read_text())["pin"] == NEXT
     assert f"| `{NEXT}` (pin) |" in (reader.root / "docs" / "patches.md").read_text()
+    assert git(reader.root, "status", "--porcelain") == ""
+
+    follow(reader, "Record the moves between the releases")
+    assert f"| {NEXT} → {PIN} |" in (reader.root / "docs" / "moves.md").read_text()
     assert git(reader.root, "status", "--porcelain") == ""
 
 

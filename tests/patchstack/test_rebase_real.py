@@ -17,7 +17,12 @@ from patchstack.rebasing import dry_run
 from patchstack.replaying import PAGE, Replay, page, prove
 from patchstack.report import Progress
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("isolated")]
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("isolated"),
+    pytest.mark.xdist_group("releases"),  # they share a cache that is filled once
+]
 PROGRESS = Progress(quiet=True)
 PIN = "v0.5.23"
 OTHERS = ("v0.5.22", "v0.5.21", "v0.5.20")

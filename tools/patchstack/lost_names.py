@@ -42,7 +42,9 @@ def lost_names(repository: Repository, old: str, new: str, paths: list[str]) -> 
                 used |= dict.fromkeys(_used(node), path)
                 own |= set(_defined(node))
     names = used.keys() - own
-    lost = _present(repository, f"{old}^", names) - _present(repository, f"{new}^", names)
+    # Most names are there, and then the old release need not be read at all.
+    missing = names - _present(repository, f"{new}^", names)
+    lost = _present(repository, f"{old}^", missing)
     return {name: used[name] for name in sorted(lost)}
 
 

@@ -199,7 +199,8 @@ def _replayed(
     touched = [file for patches in series for file in touched_files(store, patches)]
     known = Records.of(*read_records(project.resolutions)).reworks
     used = tuple(name for patch in report.patches for name in patch.recorded)
-    edited = {path for name in used for path in changed_paths(store, known[name].diff)}
+    diffs = [known[name].diff for name in used if name in known]
+    edited = {path for diff in diffs if diff for path in changed_paths(store, diff)}
     conflicts = {path for patch in report.patches for path in patch.conflicts}
     files = dict.fromkeys((file.path for file in touched), MERGED)
     files |= dict.fromkeys(edited, EDITED) | dict.fromkeys(conflicts, CONFLICT)
