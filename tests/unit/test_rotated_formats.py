@@ -338,10 +338,13 @@ def test_a_finite_head_stays_finite(block_format: RotatedFormat, rows: torch.Ten
     assert decode(block, encode(block, finite)).isfinite().all()
 
 
-def test_heads_below_the_smallest_step_become_zeros() -> None:
-    # 127 steps of 2**-126, 256 times larger.
-    smallest = 127 * 2.0**-118
-    block = Int8HadamardBlock(page_rows(1, 64))
+@pytest.mark.parametrize(("block_format", "levels"), [(Int8HadamardBlock, 127), (Int4Block, 7.5)])
+def test_heads_below_the_smallest_step_become_zeros(
+    block_format: RotatedFormat, levels: float
+) -> None:
+    # So many steps of 2**-126, 256 times larger.
+    smallest = levels * 2.0**-118
+    block = block_format(page_rows(1, 64))
     for peak, kept in ((smallest, True), (0.99 * smallest, False)):
         rows = torch.zeros(1, 1, 64)
         rows[..., 0] = peak * 8  # each rotated value is an eighth of it
