@@ -223,6 +223,7 @@ def refuse(codec: str, kv: Any, scales: Any, drafts: Any) -> None:
 def test_plain_rows_are_accepted() -> None:
     refuse("int8", buffers(), None, [])
     refuse("int8", buffers(layout=SimpleNamespace(value="nhd")), None, ())
+    refuse("int8", buffers(value_shape=(32, 8, 64)), None, ())
 
 
 @pytest.mark.parametrize(
@@ -235,8 +236,10 @@ def test_plain_rows_are_accepted() -> None:
             (buffers(layout=SimpleNamespace(value="page_major")), None, []),
             "the device layout 'page_major'",
         ),
-        ((buffers(value_shape=(32, 8, 64)), None, []), r"K and V rows that differ \(\[\(8, 64\)"),
-        ((buffers(value_shape=(32, 4, 128)), None, []), "K and V rows that differ"),
+        (
+            (buffers(value_shape=(32, 4, 128)), None, []),
+            r"K and V of different heads \(\[\(4, 128\), \(8, 128\)\]\)",
+        ),
         ((buffers((32, 1024), (32, 1024)), None, []), r"device rows of shape \[\(1024,\)\]"),
         ((buffers((4, 8, 8, 128), (4, 8, 8, 128)), None, []), "device rows of shape"),
     ],
@@ -259,5 +262,7 @@ def test_a_stage_without_layers_is_refused() -> None:
 def test_layers_that_differ_are_refused() -> None:
     mixed = buffers()
     mixed.k[1] = torch.empty((32, 8, 64), device="meta")
-    with pytest.raises(ValueError, match="rows that differ"):
+    with pytest.raises(
+        ValueError, match=r"layers of different shapes \(\[\(8, 64\), \(8, 128\)\]\)"
+    ):
         refuse("int8", mixed, None, [])
