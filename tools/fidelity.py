@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from patchstack.command import Parser, run
-from patchstack.errors import Exit, ToolError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     import torch
@@ -87,21 +87,6 @@ def inputs() -> dict[str, torch.Tensor]:
     return {name: values.bfloat16() for name, values in rows.items()}
 
 
-def usable_device(name: str) -> torch.device:
-    """Return the device, proven to hold a value and give it back."""
-    import torch
-
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for it
-        reason = str(error).splitlines()[0].split(". ")[0]
-        raise ToolError(
-            f"--device {name} cannot be used: {reason}", "try --device cpu", Exit.USAGE
-        ) from error
-    return device
-
-
 def measure(device: torch.device) -> list[Measured]:
     """Measure every input on ``device``."""
     import torch
@@ -162,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> int:
         arguments = parser().parse_args(argv)
+        from formats.device import usable_device
+
         device = usable_device(arguments.device)
         results = measure(device)
         if arguments.json:
