@@ -125,9 +125,9 @@ def digest_units(
     units = _laid_out(units.fill_(_GARBAGE), gap)
     workspace = codec.workspace(count, device)
     codec.encode(keys, values, units, workspace)
-    restored = [_laid_out(torch.full_like(x, -7.0), gap) for x in (keys, values)]
-    codec.decode(units, *restored, workspace)
-    settled = (_without_payloads(x.cpu(), given.number) for x in restored)
+    k, v = (_laid_out(torch.full_like(x, -7.0), gap) for x in (keys, values))
+    codec.decode(units, k, v, workspace)
+    settled = (_without_payloads(x.cpu(), given.number) for x in (k, v))
     return {"units": digest(units.cpu()), "rows": digest(*settled)}
 
 
