@@ -11,5 +11,6 @@ module                  what lives there
 ``capacity``            what host memory holds of a model, with each codec
 ``capacity_output``     that as a table and as JSON
 ``capacity_plot``       that as a plot
+``compatibility``       ``docs/compatibility.md``
 ======================  =====================================================================
 """
