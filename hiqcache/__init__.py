@@ -7,6 +7,8 @@ module                    what lives there
 ``hiqcache.capacity``     bytes per token to tokens, by SGLang's own sizing rule
 ``hiqcache.codecs``       the codecs, one a file, and their registry
 ``hiqcache.staging``      encode, move, decode through persistent device buffers
+``hiqcache.transfers``    a device pool's buffers to the transfer that serves them
+``hiqcache.metrics``      what a codec costs, for Prometheus
 ``hiqcache.refusals``     what an encoded L2 cannot be combined with
 ``hiqcache.fidelity``     what a codec does to values: the INT8 error bound
 ========================  =====================================================

@@ -1,8 +1,9 @@
 """What a codec costs, as Prometheus metrics beside SGLang's own of HiCache.
 
 A server without ``--enable-metrics`` runs :class:`~hiqcache.staging.StagedTransfer`, which knows
-nothing of this. With it, encoding and decoding are timed between CUDA events, which are read when
-they have passed and never waited for, or on a CPU by the clock.
+nothing of this. With it, encoding and decoding are timed, on a CPU by the clock and on a GPU
+between CUDA events. Those are read at the end of a later transfer, once they have passed, and
+never waited for.
 
 ====================================================  =========  ==================================
 metric                                                kind       of
@@ -99,14 +100,16 @@ class _Spans:
         self._open.append((start, self.mark()))
 
     def close(self) -> None:
-        """End the transfer."""
-        self._closed.append(self._open)
-        self._open = []
+        """End the transfer; one that did nothing is none."""
+        if self._open:
+            self._closed.append(self._open)
+            self._open = []
 
     def finished(self) -> list[float]:
         """Seconds of each transfer that ended and was executed, each once."""
         done = []
-        while self._closed and all(self.passed(end) for _, end in self._closed[0]):
+        # A direction has one stream, so what ends last lies behind all the rest.
+        while self._closed and self.passed(self._closed[0][-1][1]):
             done.append(sum(self.seconds(*span) for span in self._closed.popleft()))
         return done
 
@@ -141,7 +144,7 @@ class MeasuredTransfer(StagedTransfer):
         store: Move,
     ) -> None:
         super().backup(keys, values, device_indices, host_indices, store)
-        self._end("encode", "encoded", self._encoding, device_indices.shape[0])
+        self._end(self._encoding, "encoded", device_indices.shape[0])
 
     def load(
         self,
@@ -155,13 +158,14 @@ class MeasuredTransfer(StagedTransfer):
         self._layers_loaded += 1
         if self._layers_loaded == self.codec.geometry.layers:
             self._layers_loaded = 0
-            self._end("decode", "decoded", self._decoding, device_indices.shape[0])
+            self._end(self._decoding, "decoded", device_indices.shape[0])
 
-    def _end(self, histogram: str, counter: str, spans: _Spans, tokens: int) -> None:
-        spans.close()
+    def _end(self, ended: _Spans, counter: str, tokens: int) -> None:
+        ended.close()
         self._export[counter].inc(tokens * self.codec.bytes_per_token)
-        for seconds in spans.finished():
-            self._export[histogram].observe(seconds)
+        for histogram, spans in (("encode", self._encoding), ("decode", self._decoding)):
+            for seconds in spans.finished():
+                self._export[histogram].observe(seconds)
 
     def _encode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
         encode = super()._encode

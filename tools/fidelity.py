@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from patchstack.command import Parser, run
-from patchstack.errors import Exit, ToolError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     import torch
@@ -88,21 +88,6 @@ def inputs() -> dict[str, torch.Tensor]:
     return {name: values.bfloat16() for name, values in rows.items()}
 
 
-def usable_device(name: str) -> torch.device:
-    """Return the device, proven to hold a value and give it back."""
-    import torch
-
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for it
-        reason = str(error).splitlines()[0].split(". ")[0]
-        raise ToolError(
-            f"--device {name} cannot be used: {reason}", "try --device cpu", Exit.USAGE
-        ) from error
-    return device
-
-
 def measure(device: torch.device) -> list[Measured]:
     """Measure every input on ``device``."""
     import torch
@@ -163,6 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> int:
         arguments = parser().parse_args(argv)
+        from formats.device import usable_device
+
         device = usable_device(arguments.device)
         results = measure(device)
         if arguments.json:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the parts of docs/ that say what the supported releases are.
+"""Write the parts of docs/ that say what the supported releases are, and what goes with what.
 
-The table of docs/patches.md comes from patches/, docs/upstream.md from the releases' own sources.
+The table of docs/patches.md comes from patches/, docs/upstream.md from the releases' own sources,
+docs/compatibility.md from the library, for which torch must be installed.
 Exit codes: 0 done, 1 a document lacks its markers, 2 usage, 4 a release cannot be had.
 """
 
@@ -16,7 +17,7 @@ from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
 example:
-  tools/write_docs.py --offline     after a series or a release changed
+  tools/write_docs.py --offline     after a series, a release or a codec changed
 """
 
 

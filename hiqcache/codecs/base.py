@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from hiqcache.codecs.layout import UnitLayout
+from hiqcache.codecs.layout import BlockLayout, UnitLayout
 from hiqcache.geometry import KVGeometry, PageRows
 
 
@@ -36,13 +36,16 @@ class BlockFormat(ABC):
         What a block is made of.
     """
 
+    #: Where the parts of a block lie; the constructor sets it.
+    layout: BlockLayout
+
     def __init__(self, rows: PageRows) -> None:
         self.rows = rows
 
     @property
-    @abstractmethod
     def block_bytes(self) -> int:
         """Bytes of one block, padding included."""
+        return self.layout.block_bytes
 
     @abstractmethod
     def workspace(self, blocks: int, device: torch.device | str) -> Workspace | None:
@@ -123,6 +126,12 @@ class KVCodec:
     def bytes_per_token(self) -> int:
         """Bytes that one token takes on the host: all layers, K and V."""
         return self.geometry.layers * self.unit.unit_bytes // self.geometry.page_size
+
+    @property
+    def padding_bytes(self) -> int:
+        """Bytes of a unit that hold nothing, since a mover copies whole groups."""
+        used = self.keys.layout.used_bytes + self.values.layout.used_bytes
+        return self.unit.unit_bytes - used
 
     def workspace(self, units: int, device: torch.device | str) -> UnitWorkspace:
         """Temporaries for calls of up to ``units`` units; one for each stream that calls."""

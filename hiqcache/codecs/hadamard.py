@@ -46,7 +46,10 @@ class HeadRotation:
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= 256:
-            raise ValueError(f"heads of {self.dim} values are not rotated; at most 256 are")
+            raise ValueError(
+                f"heads of {self.dim} values are not rotated, at most 256 are; "
+                "choose --hicache-l2-codec int8"
+            )
 
     @property
     def order(self) -> int:

@@ -72,10 +72,6 @@ class Int4Block(BlockFormat):
             rows.page_size, rows.row_values // 2, scales=rows.heads * self.groups
         )
 
-    @property
-    def block_bytes(self) -> int:
-        return self.layout.block_bytes
-
     def workspace(self, blocks: int, device: torch.device | str) -> Int4Workspace:
         rows = (blocks, *self.rows.shape)
         groups = (*rows[:-1], self.groups)

@@ -78,10 +78,6 @@ class Int8Block(BlockFormat):
         super().__init__(rows)
         self.layout = BlockLayout(rows.page_size, rows.row_values, scales=rows.heads)
 
-    @property
-    def block_bytes(self) -> int:
-        return self.layout.block_bytes
-
     def workspace(self, blocks: int, device: torch.device | str) -> Int8Workspace:
         rows, heads = self.rows.shape, self.rows.shape[:2]
         return Int8Workspace(

@@ -20,10 +20,6 @@ class RawBlock(BlockFormat):
         super().__init__(rows)
         self.layout = BlockLayout(rows.page_size, rows.row_bytes, scales=0)
 
-    @property
-    def block_bytes(self) -> int:
-        return self.layout.block_bytes
-
     def workspace(self, blocks: int, device: torch.device | str) -> None:
         return None
 

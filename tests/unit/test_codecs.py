@@ -139,6 +139,16 @@ def test_a_tag_names_the_pages_that_are_not_tokens() -> None:
     assert make_codec("k8v4", replace(GEOMETRY, page_size=16)).format_tag == "l2-k8v4-v1-p16"
 
 
+@pytest.mark.parametrize(
+    ("name", "page_size", "padding"),
+    [("int8", 1, 224), ("int8", 8, 0), ("int8", 64, 0), ("int8-hadamard", 1, 224),
+     ("int4", 1, 192), ("int4", 4, 0), ("k8v4", 1, 208), ("k8v4", 8, 128), ("k8v4", 16, 0)],
+)  # fmt: skip
+def test_padding_is_what_no_block_uses(name: str, page_size: int, padding: int) -> None:
+    codec = make_codec(name, KVGeometry(36, 8, 128, page_size=page_size))
+    assert codec.padding_bytes == padding
+
+
 # --- the raw codec -----------------------------------------------------------------------------
 
 

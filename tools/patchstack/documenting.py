@@ -9,7 +9,7 @@ from patchstack.applying import alone
 from patchstack.base import open_store
 from patchstack.checking import read_project
 from patchstack.context import Context
-from patchstack.documents import GUIDE, UPSTREAM, Sites, upstream_page, with_table
+from patchstack.documents import COMPATIBILITY, GUIDE, UPSTREAM, Sites, upstream_page, with_table
 from patchstack.files import read_text
 from patchstack.report import Progress
 from patchstack.revisions import Revisions
@@ -29,10 +29,23 @@ def write_documents(context: Context, offline: bool, progress: Progress) -> Iter
         guide: with_table(read_text(guide), project.table),
         upstream: upstream_page(hooks, sites),
     }
+    page = context.root / COMPATIBILITY
+    if page.is_file() and (text := _compatibility(project.revisions, progress)):
+        texts[page] = text
     for path, text in texts.items():
         if not path.is_file() or path.read_text("utf-8", "replace") != text:
             replace_file(path, text.encode())
             yield path
+
+
+def _compatibility(revisions: Revisions, progress: Progress) -> str | None:
+    """Return ``docs/compatibility.md``, or None where torch, which the codecs need, is not."""
+    try:
+        from formats.compatibility import compatibility_page
+    except ModuleNotFoundError as error:
+        progress.say(f"{COMPATIBILITY} stays as it is: {error.name} is not installed")
+        return None
+    return compatibility_page(revisions)
 
 
 def _sites(

@@ -1,7 +1,7 @@
 """The parts of the documents that are written by a program, and the check that they are current.
 
 ``docs/patches.md`` lists the supported releases between two markers. ``docs/upstream.md`` is
-written as a whole.
+written as a whole, and so is ``docs/compatibility.md``, by the package ``formats``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from patchstack.seam import Hook, Site
 
 GUIDE = "docs/patches.md"
 UPSTREAM = "docs/upstream.md"
+COMPATIBILITY = "docs/compatibility.md"
 BEGIN = "<!-- releases: written by tools/write_docs.py -->"
 END = "<!-- end of releases -->"
 

@@ -74,6 +74,8 @@ class Revision:
         The git tree id of ``sglang/`` without what the release's build generates.
     wheels
         The release's wheels, at least one.
+    note
+        What is different with it, for a user.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Revision:
     build: int
     tree: str
     wheels: tuple[PinnedWheel, ...]
+    note: str = ""
 
     def __post_init__(self) -> None:
         _require(r"v[0-9][0-9a-z.]*", self.name, "name")
@@ -93,6 +96,7 @@ class Revision:
             raise ValueError("build is not a positive integer")
         if not self.wheels:
             raise ValueError("wheels is empty")
+        _require(r".*", self.note, "note")
         for wheel in self.wheels:
             if not wheel.name.startswith(f"sglang-{self.version}-"):
                 raise ValueError(f"{wheel.name} is no wheel of version {self.version}")
@@ -106,7 +110,7 @@ class Revision:
     def parse(cls, name: str, table: dict[str, Any]) -> Revision:
         """Build a revision from its table in the file."""
         known = {"version", "date", "build", "tree", "wheels"}
-        if table.keys() != known:
+        if table.keys() - {"note"} != known:
             raise ValueError(f"has {sorted(table)}, wants {sorted(known)}")
         if not isinstance(table["date"], datetime) or not isinstance(table["wheels"], dict):
             raise ValueError("date is not a date, or wheels is not a table")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formats.models import read_model
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
@@ -37,20 +37,4 @@ def packaged_model(cache: Path) -> Path:
 
 def model_geometry(model: Path, page_size: int) -> KVGeometry:
     """Return the KV geometry that a Hugging Face folder's ``config.json`` describes."""
-    from hiqcache.geometry import KVGeometry
-
-    file = model / "config.json"
-    if not file.is_file():
-        raise ToolError(f"{file} does not exist", _WAY_OUT, Exit.USAGE)
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        heads = config["num_attention_heads"]
-        head_dim = config.get("head_dim") or config["hidden_size"] // heads
-        kv_heads = config.get("num_key_value_heads") or heads
-        return KVGeometry(config["num_hidden_layers"], kv_heads, head_dim, page_size=page_size)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ToolError(
-            f"{file} does not describe a plain attention model ({type(error).__name__}: {error})",
-            _WAY_OUT,
-            Exit.USAGE,
-        ) from error
+    return read_model(model / "config.json", _WAY_OUT).geometry(page_size)
