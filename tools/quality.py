@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +43,13 @@ FULL, QUICK = 220, 12
 PREFIX_TOKENS = 384
 
 
+def at_least_one(text: str) -> int:
+    """Read a count."""
+    if (value := int(text)) < 1:
+        raise ArgumentTypeError("it has to be at least 1")
+    return value
+
+
 def parser() -> Parser:
     """Return the command line's parser."""
     options = Parser(
@@ -54,9 +61,9 @@ def parser() -> Parser:
     add, here = options.add_argument, options.add_argument_group("servers that are started here")
     there = options.add_argument_group("servers that run already")
     add("--quick", action="store_true", help=f"{QUICK} requests")
-    add("--requests", type=int, metavar="N", help=f"how many ({FULL})")
+    add("--requests", type=at_least_one, metavar="N", help=f"how many ({FULL})")
     prefix_help = f"tokens of a prompt that are restored, whole pages ({PREFIX_TOKENS})"
-    add("--prefix-tokens", type=int, default=PREFIX_TOKENS, metavar="N", help=prefix_help)
+    add("--prefix-tokens", type=at_least_one, default=PREFIX_TOKENS, metavar="N", help=prefix_help)
     add_json_option(options)
     add("--page", type=Path, metavar="FILE", help="write the table as a Markdown page, too")
     add("--from", type=Path, dest="source", metavar="FILE", help="show what --json wrote before")
@@ -77,8 +84,6 @@ def refuse_contradictions(given: Namespace) -> None:
         raise ToolError("--raw-url and --codec-url go together", told, Exit.USAGE)
     if given.raw_url and (given.model or given.codec):
         raise ToolError("a server that runs has its --model and --codec", told, Exit.USAGE)
-    if min(given.requests or FULL, given.prefix_tokens) < 1:
-        raise ToolError("--requests and --prefix-tokens are at least 1", told, Exit.USAGE)
 
 
 def measure(given: Namespace, command: str) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
@@ -57,8 +58,9 @@ def make_document(measured: Measured, command: str, environment: Environment | N
 
 
 def to_json(document: Document) -> str:
-    """Return it as text."""
-    return json.dumps(document, indent=1)
+    """Return it as text, with what holds nothing else, such as a request, on one line."""
+    text = json.dumps(document, indent=1)
+    return re.sub(r"\{[^{}]*\}", lambda leaf: re.sub(r"\n *", " ", leaf[0]), text)
 
 
 def read_document(file: Path) -> Document:
@@ -93,16 +95,19 @@ def _compared(raw: Served, encoded: Served) -> Document:
         "positions": agreement.positions,
         "figures": {name: asdict(figure) for name, figure in agreement.figures().items()},
         "requests": [
-            {"raw": _source(a), "codec": _source(b), "restored": is_in}
+            _source("raw", a)
+            | _source("codec", b)
+            | {"restored": is_in}
             | (next(rows) if is_in else {})
             for (a, b), is_in in zip(pairs, both, strict=True)
         ],
     }
 
 
-def _source(answer: Answer) -> dict[str, int]:
+def _source(name: str, answer: Answer) -> dict[str, int]:
     """Where a prompt's KV came from."""
-    return {"device": answer.prompt.device_tokens, "host": answer.prompt.host_tokens}
+    reply = answer.prompt
+    return {f"{name}_device": reply.device_tokens, f"{name}_host": reply.host_tokens}
 
 
 def _rows(agreement: Agreement) -> list[dict[str, float]]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from serving.environment import Environment
 from serving.quality.document import Document
 
+_WIDEST = 1000
 _HEAD = """\
 # Quality after a restore
 
@@ -107,7 +108,9 @@ def print_table(document: Document) -> None:
         table.add_column(codec, justify="right")
     for row in rows:
         table.add_row(*row)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    # As wide as it is: a cell that is broken in two is hard to read, and a pipe has no width.
+    width = max(Console().width, Console(width=_WIDEST).measure(table).maximum)
+    console = Console(width=width, soft_wrap=True, highlight=False, markup=False)
     console.print(table)
     console.print("\n".join(notes(document)))
 
