@@ -78,7 +78,7 @@ def quality(*arguments: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=1800,
     )
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from patchstack.errors import Exit, ToolError
 from serving.client import Reply
 from serving.l2 import usable_codecs
+from serving.launch import free_port
 from serving.progress import Lines
 from serving.quality.agreement import Agreement
 from serving.quality.answers import Answer, collect
@@ -358,6 +359,13 @@ class TestCommand:
         code, out, err = self.run(capsys, *arguments)
         assert (code, out) == (Exit.USAGE, "")
         assert said in err
+        assert err.count("\n") == 1
+
+    def test_an_address_where_nothing_answers_is_one_line(self, capsys):
+        nowhere = f"http://127.0.0.1:{free_port()}/"
+        code, out, err = self.run(capsys, "--raw-url", nowhere, "--codec-url", nowhere)
+        assert (code, out) == (Exit.FINDINGS, "")
+        assert f"{nowhere} failed a request (/server_info was not answered" in err
         assert err.count("\n") == 1
 
     def test_a_result_is_shown_again(self, capsys, tmp_path):
