@@ -105,8 +105,7 @@ def measure_here(given: Namespace, command: str, size: Size, progress: Progress)
     """Start the servers on this machine."""
     from patchstack.context import Context
     from serving.environment import refuse_unpatched, this_environment
-    from serving.l2 import usable_codecs
-    from serving.model import model_geometry, packaged_model
+    from serving.model import packaged_model
     from serving.quality.document import make_document
     from serving.quality.servers import compare_launched
 
@@ -114,8 +113,8 @@ def measure_here(given: Namespace, command: str, size: Size, progress: Progress)
     environment = this_environment()
     progress.stage("preparing the model")
     model = given.model.absolute() if given.model else packaged_model(Context.default().cache)
-    codecs = usable_codecs(model_geometry(model), given.codec and given.codec.split(","))
-    return make_document(compare_launched(model, codecs, size, progress), command, environment)
+    names = given.codec.split(",") if given.codec else None
+    return make_document(compare_launched(model, names, size, progress), command, environment)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -383,7 +383,7 @@ class TestCommand:
     def test_codecs_are_known_before_any_server_starts(self):
         from hiqcache.geometry import KVGeometry
 
-        geometry = KVGeometry(30, 3, 64, "cpu")
+        geometry = KVGeometry(30, 3, 64, page_size=16)
         assert "int8" in usable_codecs(geometry, None)
         assert usable_codecs(geometry, ["int8", "int8"]) == ["int8"]
         error = refusal(lambda: usable_codecs(geometry, ["int9"]))

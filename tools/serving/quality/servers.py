@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
 from serving.client import Client, RequestError
-from serving.l2 import L2, RAW
+from serving.l2 import L2, RAW, usable_codecs
 from serving.launch import Serving, logs_folder, sglang_launch
+from serving.model import model_geometry
 from serving.progress import Progress
 from serving.quality.facts import Facts, read_facts, refuse_incomparable
 from serving.quality.measuring import Measured, Source, measure
@@ -22,7 +23,7 @@ _L2_RATIO = 16.0
 
 
 def compare_launched(
-    model: Path, codecs: Iterable[str], size: Size, progress: Progress
+    model: Path, names: Sequence[str] | None, size: Size, progress: Progress
 ) -> Measured:
     """Start servers on this machine, one at a time, each with an L1 of a few prompts.
 
@@ -30,13 +31,19 @@ def compare_launched(
     ----------
     model
         What they serve.
-    codecs
-        Codecs to compare with the raw L2.
+    names
+        Codecs to compare with the raw L2, or None for all.
     size
         How many prompts of what length.
     progress
         Told about every step.
+
+    Raises
+    ------
+    ToolError
+        If there is no such codec or it cannot serve the model, before a server starts.
     """
+    codecs = usable_codecs(model_geometry(model, _PAGE_SIZE), names)
     l1_tokens = _L1_PROMPTS * -(-size.served_tokens // _PAGE_SIZE) * _PAGE_SIZE
     serving = Serving(model, l1_tokens, _PAGE_SIZE)
 
