@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
@@ -56,7 +58,6 @@ def parser() -> Parser:
         "quality.py",
         description=__doc__,
         epilog=EXAMPLE,
-        formatter_class=RawDescriptionHelpFormatter,
     )
     add, here = options.add_argument, options.add_argument_group("servers that are started here")
     there = options.add_argument_group("servers that run already")
