@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -30,16 +29,10 @@ from serving.quality.output import notes, page, print_table
 from serving.quality.prompts import NEW_TOKENS, SCORED_TOKENS, Draw, Size, draw_prompts
 from serving.quality.rounds import plan_rounds
 from tests.unit.lru_server import LruServer
+from tests.unit.refusing import refusal
 
 SIZE = Size(requests=20, prefix_tokens=64)
 TEXTS = [[1000 * text + token for token in range(500)] for text in range(10)]
-
-
-def refusal(action: Callable[[], object]) -> ToolError:
-    with pytest.raises(ToolError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 @pytest.fixture

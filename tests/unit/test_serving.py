@@ -38,6 +38,7 @@ from serving.results import Comparison, Difference
 from serving.server import last_words, living, running
 from serving.text import encoded_topics
 from serving.workload import FULL, QUICK, Prompt, Scale, Workload, draw_workload, expect
+from tests.unit.refusing import refusal
 
 TOOLS = Path(demo.__file__).parent
 SCALE = Scale(
@@ -58,13 +59,6 @@ def texts(count: int = 12, tokens: int = 60) -> list[list[int]]:
 @pytest.fixture
 def workload() -> Workload:
     return draw_workload(SCALE, texts(), seed=1)
-
-
-def refusal(action: Callable[[], object]) -> ToolError:
-    with pytest.raises(ToolError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 class TestWorkload:

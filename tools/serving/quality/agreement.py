@@ -61,7 +61,7 @@ class Agreement:
     @property
     def positions(self) -> int:
         """How many tokens' logprobs are compared."""
-        return int(np.isfinite(self.apart).sum())
+        return int((~np.isnan(self.apart)).sum())
 
     def drawn(self, rows: np.ndarray) -> Agreement:
         """Return these requests, some of them more than once."""
