@@ -11,20 +11,18 @@ package is not the expected one.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from patchstack.command import Parser, run
-from patchstack.errors import Exit, ToolError
+from patchstack.errors import Exit
+from serving.delivery import add_json_option, deliver, refuse_unwritable
 
 if TYPE_CHECKING:
     from serving.results import Comparison
@@ -34,7 +32,6 @@ examples:
   tools/demo.py                        the table
   tools/demo.py --quick --json         the short form, as JSON
 """
-STANDARD_OUTPUT = Path("-")
 CODEC = "int8"
 
 
@@ -46,41 +43,18 @@ def parser() -> Parser:
         epilog=EXAMPLE,
     )
     options.add_argument("--quick", action="store_true", help="fewer and shorter prompts")
-    json_help = "print the result as JSON, or write it to FILE beside the table"
-    options.add_argument(
-        "--json", type=Path, nargs="?", const=STANDARD_OUTPUT, metavar="FILE", help=json_help
-    )
+    add_json_option(options)
     model_help = "a Hugging Face folder of a BF16 model (SmolLM2-135M-Instruct, made once)"
     options.add_argument("--model", type=Path, metavar="DIR", help=model_help)
     options.add_argument("--seed", type=int, default=0, help="of the requests' draw (0)")
     return options
 
 
-def refuse_unwritable(file: Path | None) -> None:
-    """Refuse an output file that could not be written, before the minutes that fill it."""
-    if file and not file.absolute().parent.is_dir():
-        raise ToolError(f"--json {file}: no such folder", f"mkdir -p {file.parent}", Exit.USAGE)
-
-
-@contextmanager
-def logs_folder() -> Iterator[Path]:
-    """Give a temporary folder that stays if something failed, but not if it was interrupted."""
-    folder = Path(tempfile.mkdtemp(prefix="hiqcache-demo-"))
-    failed = False
-    try:
-        yield folder
-    except Exception:
-        failed = True
-        raise
-    finally:
-        if not failed:
-            shutil.rmtree(folder)
-
-
 def measure(given: Namespace) -> Comparison:
     """Serve the requests and return what came of it."""
     from patchstack.context import Context
     from serving.comparison import carry_out, plan_comparison
+    from serving.launch import logs_folder
     from serving.model import packaged_model
     from serving.progress import on_standard_error
     from serving.workload import FULL, QUICK
@@ -91,23 +65,8 @@ def measure(given: Namespace) -> Comparison:
         model = given.model.absolute() if given.model else packaged_model(Context.default().cache)
         plan = plan_comparison(model, CODEC, scale, given.seed)
         progress.say(plan.expectation.sentence())
-        with logs_folder() as folder:
+        with logs_folder("demo") as folder:
             return carry_out(plan, folder, progress)
-
-
-def deliver(comparison: Comparison, given: Namespace) -> None:
-    """Print the table, the JSON, or write the one and print the other."""
-    from serving.output import print_table, to_json, write_file
-
-    if given.json != STANDARD_OUTPUT:
-        print_table(comparison)
-    if given.json is None:
-        return
-    text = to_json(comparison, vars(given))
-    if given.json == STANDARD_OUTPUT:
-        print(text)
-    else:
-        write_file(given.json, text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,14 +74,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> int:
         given = parser().parse_args(argv)
-        refuse_unwritable(given.json)
+        refuse_unwritable("--json", given.json)
         from serving.environment import refuse_unpatched
 
-        refuse_unpatched()
+        refuse_unpatched("demo")
         # What ends a job ends it as Ctrl-C does: with the server stopped.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
-        deliver(measure(given), given)
+        comparison = measure(given)
+        from serving.output import print_table, to_json
+
+        deliver(lambda: print_table(comparison), to_json(comparison, vars(given)), given.json)
         return Exit.DONE
 
     return run("demo.py", body)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cpu_runtime.model import prepare_model
+
 PLUGIN = Path(__file__).parent / "plugin"
 PATCHED = bool(find_spec("sglang") and find_spec("sglang.srt.mem_cache.pool_host.l2_codec"))
 
@@ -54,3 +56,13 @@ def _memory_for_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     from .releases import limit_host_memory
 
     limit_host_memory(monkeypatch, 4 * 10**9)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real model, from the cache where there is one."""
+    if "HIQCACHE_CACHE" in os.environ:
+        base = Path(os.environ["HIQCACHE_CACHE"]) / "models"
+    else:
+        base = tmp_path_factory.mktemp("models")
+    return prepare_model(base / "smollm2-135m-instruct")

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 import torch
 
-from cpu_runtime.model import prepare_model
-
 from .conftest import PLUGIN
 from .engine_run import PREFIX_TOKENS, PREFIXES, SUFFIX_TOKENS
 
@@ -47,16 +45,6 @@ class Run:
     def counter(self, name: str) -> float:
         """One of the engine's own, by its name without the prefix."""
         return self.counters[f"sglang:{name}"]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real model, from the cache where there is one."""
-    if "HIQCACHE_CACHE" in os.environ:
-        base = Path(os.environ["HIQCACHE_CACHE"]) / "models"
-    else:
-        base = tmp_path_factory.mktemp("models")
-    return prepare_model(base / "smollm2-135m-instruct")
 
 
 @pytest.fixture(scope="session")

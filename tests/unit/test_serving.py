@@ -24,19 +24,21 @@ import torch
 from hiqcache.geometry import KVGeometry
 from patchstack.errors import Exit, ToolError
 from serving.client import Client, Reply, RequestError
+from serving.delivery import write_file
 from serving.environment import Environment
 from serving.experiment import Run, run_workload
 from serving.l2 import L2, RAW, DevicePool, equal_l2s
-from serving.launch import Launch, Serving, free_port, sglang_launch
-from serving.metrics import TransferCounters, parse_counters
+from serving.launch import Launch, Serving, free_port, logs_folder, sglang_launch
+from serving.metrics import TransferCounters, l2_capacity, parse_counters
 from serving.model import model_geometry
-from serving.output import print_table, to_json, write_file
+from serving.output import print_table, to_json
 from serving.pool_report import PLUGIN, PoolReport, read_pool_report, refuse_unequal_bytes
 from serving.progress import Lines
 from serving.results import Comparison, Difference
 from serving.server import last_words, living, running
 from serving.text import encoded_topics
 from serving.workload import FULL, QUICK, Prompt, Scale, Workload, draw_workload, expect
+from tests.unit.refusing import refusal
 
 TOOLS = Path(demo.__file__).parent
 SCALE = Scale(
@@ -57,13 +59,6 @@ def texts(count: int = 12, tokens: int = 60) -> list[list[int]]:
 @pytest.fixture
 def workload() -> Workload:
     return draw_workload(SCALE, texts(), seed=1)
-
-
-def refusal(action: Callable[[], object]) -> ToolError:
-    with pytest.raises(ToolError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 class TestWorkload:
@@ -170,7 +165,7 @@ class TestEqualL2s:
 
 
 def reply(host: int = 0, device: int = 0, seconds: float = 1.0, logprobs=(-1.0, -2.0)) -> Reply:
-    return Reply(12, device, host, seconds, tuple(logprobs))
+    return Reply(12, device, host, seconds, tuple(logprobs), ((7, -0.5),))
 
 
 def pool(name: str = "Pool", slots: int = 36, size: int = 100, nbytes: int | None = None):
@@ -350,6 +345,11 @@ class TestMetrics:
         assert parse_counters(METRICS) == TransferCounters(2048, 24_576_000, 450, 0)
         assert parse_counters("") == TransferCounters()
 
+    def test_the_size_of_an_l2_is_no_sum(self):
+        sample = "sglang:hicache_host_total_tokens{tp_rank=%s} 2064.0\n"
+        assert l2_capacity(sample % '"0"' + sample % '"1"') == 2064
+        assert l2_capacity(METRICS) is None
+
     def test_since(self):
         counters = TransferCounters(5, 50, 3, 30).since(TransferCounters(1, 10, 0, 0))
         assert counters == TransferCounters(4, 40, 3, 30)
@@ -442,7 +442,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         details = {"device": 0, "host": start} if known else None
         scored = [[None, ids[start], None]] + [[-float(i % 7), i, None] for i in ids[start + 1:]]
         self.answer(json.dumps({"meta_info": {"prompt_tokens": len(ids),
-            "cached_tokens_details": details, "input_token_logprobs": scored}}))
+            "cached_tokens_details": details, "input_token_logprobs": scored,
+            "output_token_logprobs": [[-0.5, 7, None]]}}))
 
 server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
 """
@@ -619,7 +620,7 @@ class TestDemo:
     def test_logs_stay_after_a_failure_alone(self, error, stays):
         folder = Path()
         try:
-            with demo.logs_folder() as folder:
+            with logs_folder("demo") as folder:
                 (folder / "none.log").touch()
                 if error is ToolError:
                     raise ToolError("it failed", "read the log", Exit.FINDINGS)

@@ -17,6 +17,8 @@ module                  what lives there
 ``results``             what the runs add up to
 ``output``              the table and the JSON
 ``progress``            what is told meanwhile
+``delivery``            where a result goes
+``quality``             another experiment: what restores do to answers
 ``environment``         the versions and the machine of a run
 ======================  =====================================================================
 

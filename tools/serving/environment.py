@@ -13,17 +13,23 @@ from patchstack.errors import Exit, ToolError
 
 #: A file that the series adds.
 _PATCHED = "srt/mem_cache/pool_host/l2_codec.py"
-_INSTALL = "run tox -e demo, which makes an environment that has it"
 
 
-def refuse_unpatched() -> None:
-    """Raise unless this interpreter has a patched SGLang and the runtime library."""
+def refuse_unpatched(environment: str) -> None:
+    """Raise unless this interpreter has a patched SGLang and the runtime library.
+
+    Parameters
+    ----------
+    environment
+        The tox environment that has them.
+    """
+    way_out = f"run tox -e {environment}, which makes an environment that has it"
     sglang, library = find_spec("sglang"), find_spec("hiqcache")
     if sglang is None or sglang.origin is None or library is None:
         missing = "SGLang" if library else "hiqcache"
-        raise ToolError(f"{missing} is not installed here", _INSTALL, Exit.USAGE)
+        raise ToolError(f"{missing} is not installed here", way_out, Exit.USAGE)
     if not (Path(sglang.origin).parent / _PATCHED).is_file():
-        raise ToolError(f"SGLang {_version('sglang')} is not patched", _INSTALL, Exit.USAGE)
+        raise ToolError(f"SGLang {_version('sglang')} is not patched", way_out, Exit.USAGE)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from serving.launch import Launch
 from serving.metrics import TransferCounters, parse_counters
 from serving.pool_report import PoolReport, read_pool_report
 from serving.progress import Progress
-from serving.server import running
+from serving.server import ready
 from serving.workload import Workload
 
 _SETTLE_S, _SETTLE_POLL_S = 30.0, 1.0
@@ -74,10 +74,7 @@ def run_workload(launch: Launch, workload: Workload, progress: Progress) -> Run:
         Told about every step.
     """
     started = time.monotonic()
-    with running(launch) as server:
-        progress.stage(f"L2 {launch.name}: starting SGLang")
-        server.wait_until_ready()
-        client = Client(launch.url)
+    with ready(launch, progress) as client:
         progress.stage(f"L2 {launch.name}: warming up")
         _warm_up(client, workload)
         before = parse_counters(client.metrics())
@@ -89,7 +86,7 @@ def run_workload(launch: Launch, workload: Workload, progress: Progress) -> Run:
 
 def _warm_up(client: Client, workload: Workload) -> None:
     """Let the first request pay for what is made on first use, and forget its KV."""
-    client.first_token(workload.prompts[0].tokens, workload.scale.prefix_tokens)
+    client.complete(workload.prompts[0].tokens, workload.scale.prefix_tokens)
     client.flush()
 
 
@@ -97,7 +94,7 @@ def _serve(client: Client, workload: Workload, name: str, progress: Progress) ->
     total = len(workload.prompts)
     replies = []
     for prompt in workload.prompts:
-        replies.append(client.first_token(prompt.tokens, workload.scale.prefix_tokens))
+        replies.append(client.complete(prompt.tokens, workload.scale.prefix_tokens))
         progress.count(f"L2 {name}: requests", len(replies), total)
     return tuple(replies)
 

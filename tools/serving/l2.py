@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
     from hiqcache.geometry import KVGeometry
@@ -37,6 +40,25 @@ class L2:
             *("--hicache-l2-codec", self.codec),
             *("--hicache-ratio", repr(self.ratio)),
         ]
+
+
+def usable_codecs(geometry: KVGeometry, names: Sequence[str] | None) -> list[str]:
+    """Return the codecs of these names, or all.
+
+    Raises
+    ------
+    ToolError
+        If there is no such codec, or it cannot serve the model.
+    """
+    from hiqcache.codecs import codec_names, make_codec
+
+    codecs = list(dict.fromkeys(names or codec_names()))
+    for name in codecs:
+        try:
+            make_codec(name, geometry)
+        except ValueError as error:
+            raise ToolError(str(error), "choose by --codec", Exit.USAGE) from error
+    return codecs
 
 
 @dataclass(frozen=True)

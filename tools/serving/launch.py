@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +61,27 @@ class Serving:
     model: Path
     l1_tokens: int
     page_size: int
+
+
+@contextmanager
+def logs_folder(program: str) -> Iterator[Path]:
+    """Give servers a temporary folder, which stays if something failed but not on Ctrl-C.
+
+    Parameters
+    ----------
+    program
+        What its name tells about it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"hiqcache-{program}-"))
+    failed = False
+    try:
+        yield folder
+    except Exception:
+        failed = True
+        raise
+    finally:
+        if not failed:
+            shutil.rmtree(folder)
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +13,7 @@ _SAMPLES = {
     "load_back_tokens": "sglang:load_back_tokens_total",
     "load_back_bytes": "sglang:load_back_bytes_total",
 }
+_L2_CAPACITY = "sglang:hicache_host_total_tokens"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,18 @@ def parse_counters(text: str) -> TransferCounters:
         for each process; an absent counter is zero.
     """
     totals: dict[str, float] = {}
+    for name, value in _samples(text):
+        totals[name] = totals.get(name, 0.0) + value
+    return TransferCounters(**{field: int(totals.get(s, 0)) for field, s in _SAMPLES.items()})
+
+
+def l2_capacity(text: str) -> int | None:
+    """Return how many tokens a server's L2 holds, if its ``/metrics`` say so."""
+    # Processes that share a model's heads hold the same tokens, so theirs are not added.
+    return max((int(value) for name, value in _samples(text) if name == _L2_CAPACITY), default=None)
+
+
+def _samples(text: str) -> Iterator[tuple[str, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
-    return TransferCounters(**{field: int(totals.get(s, 0)) for field, s in _SAMPLES.items()})
+            yield sample.name, sample.value

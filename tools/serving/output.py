@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -54,18 +52,6 @@ def _run(run: Run) -> dict[str, Any]:
         "counters": asdict(run.counters),
         "requests": [asdict(reply) for reply in run.replies],
     }
-
-
-def write_file(file: Path, text: str) -> None:
-    """Write a file that is either whole or not there."""
-    descriptor, scratch = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.absolute().parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-        Path(scratch).replace(file)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
 
 
 def _number(value: float | None, form: str = ",.0f") -> str:

@@ -15,8 +15,9 @@ from http.client import HTTPException
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
-from serving.client import RequestError
+from serving.client import Client, RequestError
 from serving.launch import Launch
+from serving.progress import Progress
 
 _ERROR_LINE = re.compile(r"\b\w*(?:Error|Exception|error): ")
 _LONGEST_QUOTE = 300
@@ -105,6 +106,15 @@ def running(launch: Launch, grace_s: float = 20.0) -> Iterator[Server]:
     finally:
         with _uninterrupted():
             _stop(server, grace_s)
+
+
+@contextmanager
+def ready(launch: Launch, progress: Progress) -> Iterator[Client]:
+    """Start a server, and give a client of it once it answers."""
+    with running(launch) as server:
+        progress.stage(f"L2 {launch.name}: starting SGLang")
+        server.wait_until_ready()
+        yield Client(launch.url)
 
 
 @contextmanager

@@ -7,6 +7,13 @@ from pathlib import Path
 from patchstack.errors import Exit, ToolError
 
 
+def python_topics() -> list[str]:
+    """Return the topics in the order of their names."""
+    from pydoc_data.topics import topics
+
+    return [topics[name] for name in sorted(topics)]
+
+
 def encoded_topics(model: Path) -> list[list[int]]:
     """Return the topics as token ids of the model's tokenizer, in the order of their names.
 
@@ -15,8 +22,6 @@ def encoded_topics(model: Path) -> list[list[int]]:
     model
         A folder with a ``tokenizer.json``.
     """
-    from pydoc_data.topics import topics
-
     from tokenizers import Tokenizer
 
     file = model / "tokenizer.json"
@@ -28,6 +33,5 @@ def encoded_topics(model: Path) -> list[list[int]]:
             "give --model a Hugging Face folder with a fast tokenizer",
             Exit.USAGE,
         ) from error
-    in_order = [topics[name] for name in sorted(topics)]
-    encodings = tokenizer.encode_batch(in_order, add_special_tokens=False)
+    encodings = tokenizer.encode_batch(python_topics(), add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
