@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 examples:
-  tools/formats.py
-  tools/formats.py --write      after a format changed
+  tools/format_tables.py
+  tools/format_tables.py --write      after a format changed
 """
 DOCUMENT = Path(__file__).parents[1] / "docs" / "formats.md"
 
@@ -43,7 +43,7 @@ BACKUPS = 8
 
 def parser() -> Parser:
     """Return the command line's parser."""
-    options = Parser("formats.py", description=__doc__, epilog=EXAMPLE)
+    options = Parser("format_tables.py", description=__doc__, epilog=EXAMPLE)
     options.add_argument("--write", action="store_true", help="write them into docs/formats.md")
     return options
 
@@ -363,7 +363,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
 
 def section_pattern(name: str) -> re.Pattern[str]:
     """Match what lies between the markers of a section."""
-    return re.compile(rf"(<!-- {name}: tools/formats\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+    return re.compile(
+        rf"(<!-- {name}: tools/format_tables\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL
+    )
 
 
 def written(text: str) -> str:
@@ -373,7 +375,7 @@ def written(text: str) -> str:
         if len(pattern.findall(text)) != 1:
             raise ToolError(
                 f"{DOCUMENT.name} does not have the markers of {name!r} once",
-                "put <!-- NAME: tools/formats.py --> and <!-- end --> where it belongs",
+                "put <!-- NAME: tools/format_tables.py --> and <!-- end --> where it belongs",
                 Exit.FINDINGS,
             )
         text = pattern.sub(rf"\g<1>\n{section()}\n\n\g<3>", text)
@@ -391,7 +393,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n\n".join(section() for section in SECTIONS.values()))
         return Exit.DONE
 
-    return run("formats.py", body)
+    return run("format_tables.py", body)
 
 
 if __name__ == "__main__":

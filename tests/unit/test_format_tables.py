@@ -6,10 +6,10 @@ import math
 import re
 from pathlib import Path
 
-import formats as tool
 import pytest
 import torch
 
+import format_tables as tool
 from hiqcache.codecs import codec_names
 from hiqcache.codecs.int4 import CLIPS
 from hiqcache.codecs.layout import LONGEST_MOVER_ROW, MOVER_ALIGNMENT
@@ -184,5 +184,5 @@ def test_the_tool_prints_what_the_document_has(
     assert capsys.readouterr().out in document
     assert tool.main(["--frob"]) == 2
     assert capsys.readouterr().err == (
-        "formats.py: unrecognized arguments: --frob; see formats.py --help\n"
+        "format_tables.py: unrecognized arguments: --frob; see format_tables.py --help\n"
     )
