@@ -229,7 +229,7 @@ def block_parts(codec: KVCodec, part: str) -> Iterator[tuple[str, str, int]]:
     from hiqcache.codecs.int4 import Int4Block
 
     block = codec.keys if part == "K" else codec.values
-    layout, tokens = block.layout, block.rows.page_size  # type: ignore[attr-defined]
+    layout, tokens = block.layout, block.rows.page_size
     kind = "2 x INT4" if isinstance(block, Int4Block) else "INT8"
     payload, strip = layout.payload_end, layout.used_bytes - layout.scale_offset
     of = "1 token" if tokens == 1 else f"{tokens} tokens"
