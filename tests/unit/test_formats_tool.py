@@ -6,10 +6,10 @@ import math
 import re
 from pathlib import Path
 
-import formats as tool
 import pytest
 import torch
 
+import formats as tool
 from hiqcache.codecs import codec_names
 from hiqcache.codecs.int4 import CLIPS
 from hiqcache.codecs.layout import LONGEST_MOVER_ROW, MOVER_ALIGNMENT
