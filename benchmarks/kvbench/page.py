@@ -1,0 +1,82 @@
+"""The page that shows a run: the plot, the table, the goals, and what padding adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kvbench.catalogue import OURS
+from kvbench.ours import PAGE, allocated_bits
+from kvbench.report import HEADER, Report
+
+#: KV heads and head dimension of the model that most figures of this project are for.
+QWEN3_8B = (8, 128)
+PAGES = (1, 8, 16, PAGE)
+
+_TEXT = """\
+# What each format costs in quality
+
+Written by `tox -e rate-distortion`; not edited by hand. The model is SmolLM2-135M-Instruct,
+computed in float32. Bits are allocated bytes for each value, scales included, in pages of {page}
+tokens. A format is dominated by one that takes no more bits and whose KL is lower by the interval
+of their ratio.
+
+{method}
+
+![bits for each value against KL]({plot})
+
+{formats}
+
+## Goals
+
+{goals}
+
+## Bits by the page
+
+Smaller pages leave some of a page's block to padding, the more the fewer KV heads there are.
+Qwen3-8B has 8 of 128.
+
+{pages}
+"""
+
+
+def page(report: Report, plot: str) -> str:
+    """Return the Markdown page of a run.
+
+    Parameters
+    ----------
+    report
+        The run.
+    plot
+        Where its plot lies, from the page.
+    """
+    return _TEXT.format(
+        page=PAGE,
+        method=report.method,
+        plot=plot,
+        formats=_table(HEADER, map(_bold_ours, report.rows())),
+        goals=_table(
+            ("goal", "found", ""),
+            [(goal.text, goal.found, "met" if goal.met else "missed") for goal in report.goals],
+        ),
+        pages=_pages(report.heads),
+    )
+
+
+def _pages(model: tuple[int, int]) -> str:
+    columns = [(heads, tokens) for heads in (model, QWEN3_8B) for tokens in PAGES]
+    header = [f"{count} heads of {dim}, page {tokens}" for (count, dim), tokens in columns]
+    rows = [
+        [name, *(f"{allocated_bits(name, *heads, tokens):.3f}" for heads, tokens in columns)]
+        for name in OURS
+    ]
+    return _table(["format", *header], rows)
+
+
+def _bold_ours(row: Sequence[str]) -> list[str]:
+    name, kind, *figures = row
+    return [f"**{name}**" if kind == "ours" else name, kind, *figures]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What each format of KV costs in quality, for the bits it takes: ours and other projects'.
+
+A real model reads a prefix; its KV goes through a format; and the tokens that follow are predicted
+from what came back. The prediction is compared with the one from the untouched BF16 KV. Every
+score is kept, so that an interrupted run goes on where it was.
+
+Exit codes: 0 done and every goal met, 1 a goal missed, 2 usage or a text that is not the chosen
+one, 4 the model's package is not the expected one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from patchstack.command import Parser, run  # noqa: E402
+from patchstack.context import Context  # noqa: E402
+from patchstack.errors import Exit, ToolError  # noqa: E402
+from patchstack.report import Progress  # noqa: E402
+
+if TYPE_CHECKING:
+    from kvbench.report import Report
+
+WINDOWS = 3
+QUICK_WINDOWS = 1
+#: Columns of the table where no terminal has a number of its own.
+WIDTH = 140
+EXAMPLE = """\
+examples:
+  benchmarks/rate_distortion.py                the table of all formats
+  benchmarks/rate_distortion.py --docs docs    and docs/rate-distortion.{md,json,svg}
+  benchmarks/rate_distortion.py --quick        two documents and a few formats
+"""
+
+
+def parser() -> Parser:
+    """Return the command line's parser."""
+    options = Parser("rate_distortion.py", description=__doc__, epilog=EXAMPLE)
+    options.add_argument("--quick", action="store_true", help="two documents, few formats, no goal")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    options.add_argument("--docs", type=Path, metavar="DIR", help="write page, plot and JSON there")
+    scores = Context.default().cache / "rate-distortion.jsonl"
+    scores_help = f"where scores are kept and found again ({scores})"
+    options.add_argument("--scores", type=Path, default=scores, metavar="FILE", help=scores_help)
+    return options
+
+
+def measure(given: Namespace, progress: Progress) -> Report:
+    """Measure what is not measured yet, and return the report."""
+    from cpu_runtime.model import SHA256
+    from kvbench import catalogue, texts
+    from kvbench.goals import goals
+    from kvbench.measure import Run, setting
+    from kvbench.model import Model
+    from kvbench.report import Report
+    from kvbench.results import collect
+    from kvbench.store import Store
+    from serving.model import packaged_model
+
+    formats = catalogue.quick_formats() if given.quick else catalogue.all_formats()
+    documents = texts.quick_documents() if given.quick else texts.documents()
+    windows = QUICK_WINDOWS if given.quick else WINDOWS
+    planned = Run(setting(SHA256), documents, windows, formats)
+    store = Store(given.scores)
+    model = Model(packaged_model(Context.default().cache))
+    try:
+        planned.fill(store, model, progress.say)
+    except texts.TextDiffersError as error:
+        raise ToolError(str(error), "run it by tox -e rate-distortion", Exit.USAGE) from error
+    results = collect(planned, store)
+    config = model.network.config
+    heads = (config.num_key_value_heads, config.head_dim)
+    return Report(planned, results, [] if given.quick else goals(results), heads)
+
+
+def deliver(report: Report, given: Namespace) -> None:
+    """Print the table, and write the files that were asked for."""
+    from rich.console import Console
+
+    from kvbench.page import page
+    from kvbench.plot import draw
+
+    report.show(Console())
+    if given.json:
+        given.json.write_text(report.as_json() + "\n")
+    if given.docs:
+        draw(report.results, given.docs / "rate-distortion.svg")
+        (given.docs / "rate-distortion.json").write_text(report.as_json() + "\n")
+        (given.docs / "rate-distortion.md").write_text(page(report, "rate-distortion.svg"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and return its exit code."""
+
+    def body() -> int:
+        given = parser().parse_args(argv)
+        report = measure(given, Progress())
+        deliver(report, given)
+        return Exit.DONE if all(goal.met for goal in report.goals) else Exit.FINDINGS
+
+    # Spinning threads of a library that waits would take the cores from one that works; and
+    # transformers draws bars, and asks the hub about local folders too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    return run("rate_distortion.py", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
