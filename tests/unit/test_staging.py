@@ -618,8 +618,10 @@ def test_a_call_only_enqueues(codec_class: CodecClass, page_size: int) -> None:
     assert len(streams.load_stream.work) > 3 * 2 * 2
 
 
-@pytest.mark.parametrize("pages", [(10, 9), (4, 13), (1, 8)])
-@pytest.mark.parametrize(("page_size", "v_head_dim"), [(1, 8), (3, 8), (1, 12)])
+@pytest.mark.parametrize(
+    ("page_size", "v_head_dim", "pages"),
+    [(1, 8, (10, 9)), (1, 8, (4, 13)), (1, 8, (1, 8)), (3, 8, (10, 9)), (1, 12, (10, 9))],
+)
 @pytest.mark.parametrize("codec_class", CODECS)
 def test_both_directions_are_right_under_any_interruption(
     codec_class: CodecClass, page_size: int, v_head_dim: int, pages: tuple[int, int]
