@@ -236,7 +236,7 @@ def refuse_buffers(
         Names what is in the way.
     """
     k_shapes, v_shapes = (sorted({tuple(b.shape[1:]) for b in part}) for part in (keys, values))
-    shapes = sorted({*k_shapes, *v_shapes})
+    shapes = list(dict.fromkeys(k_shapes + v_shapes))
     layout = getattr(layout, "value", layout)
     found = {
         "a stage without KV layers": not keys,

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 from formats.models import PRESETS, read_model
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError

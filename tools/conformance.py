@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 from patchstack.command import Parser, run
 from patchstack.errors import Exit
 from serving.delivery import add_json_option, deliver, refuse_unwritable

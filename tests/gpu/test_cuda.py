@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
+import conformance
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -66,6 +68,13 @@ def test_a_unit_has_the_same_bytes_on_both_devices(
     for here, there in pairs:
         same = here.view(torch.int16) == there.cpu().view(torch.int16)
         assert (same | (here.isnan() & there.cpu().isnan())).all()
+
+
+@pytest.mark.parametrize("strided", [[], ["--strided"]], ids=["whole", "strided"])
+def test_every_format_gives_the_bytes_that_were_committed(strided: list[str]) -> None:
+    manifest = Path(__file__).parents[1] / "fixtures" / "conformance.json"
+    arguments = ["--device", "cuda", "--expect", str(manifest), "--quiet", *strided]
+    assert conformance.main(["generate", *arguments]) == 0
 
 
 class Arena:

@@ -1,10 +1,13 @@
 """Tokens of a host pool, by SGLang's rule, and the ratio that fills a budget."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hiqcache.capacity import ratio_for_bytes, tokens_for_ratio, tokens_for_size
+from hiqcache.capacity import codec_ratio, ratio_for_bytes, tokens_for_ratio, tokens_for_size
 from hiqcache.codecs import make_codec
 from hiqcache.geometry import KVGeometry
 
@@ -57,6 +60,16 @@ def test_equal_tokens_for_an_equal_budget_by_size_and_by_ratio() -> None:
     tokens = tokens_for_size(8, 82_944)
     ratio = ratio_for_bytes(tokens * 82_944, 82_944, device_tokens=16_384)
     assert tokens_for_ratio(ratio, 16_384) == tokens
+
+
+@pytest.mark.parametrize("page_size", [1, 64])
+def test_the_default_ratio_buys_the_tokens_that_a_raw_pools_bytes_hold(page_size: int) -> None:
+    codec = make_codec("int8", replace(QWEN3_8B, page_size=page_size))
+    ratio = codec_ratio(2.0, codec, SimpleNamespace(hicache_ratio=None))
+    raw, encoded = (tokens_for_ratio(r, 16_384, page_size) for r in (2.0, ratio))
+    spare = raw * QWEN3_8B.bytes_per_token - encoded * codec.bytes_per_token
+    assert 0 <= spare < page_size * QWEN3_8B.bytes_per_token
+    assert codec_ratio(2.0, codec, SimpleNamespace(hicache_ratio=2.0)) == 2.0, "was chosen"
 
 
 @pytest.mark.parametrize(("budget", "pages"), [(0, 0), (15_999, 0), (16_000, 1), (31_999, 1)])
