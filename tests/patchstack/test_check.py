@@ -32,6 +32,15 @@ def findings(world: World, *arguments: str) -> list[str]:
     return found
 
 
+def test_a_recorded_file_that_is_damaged(clean: World) -> None:
+    clean.context.resolutions.mkdir()
+    (clean.context.resolutions / "some.patch").write_text("damaged\n")
+    outcome = clean.check("--fast")
+    assert outcome.code == 1
+    line = "patches/resolutions:1: resolutions: patches/resolutions/some.patch cannot be used"
+    assert outcome.out.startswith(line)
+
+
 def test_a_clean_project(clean: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of every test below. It needs neither the cache nor the index."""
     shutil.rmtree(clean.context.cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -21,7 +22,6 @@ pytestmark = [
     pytest.mark.network,
     pytest.mark.slow,
     pytest.mark.usefixtures("isolated"),
-    pytest.mark.xdist_group("releases"),  # they share a cache that is filled once
 ]
 PROGRESS = Progress(quiet=True)
 PIN = "v0.5.23"
@@ -31,14 +31,9 @@ ADAPTERS = ("_kvcacheio_torch.py", "l2_codec.py", "l2_codec_hook.py", "mha_encod
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache of this session, into which each release is fetched once."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="session")
-def replays(cache: Path) -> list[Replay]:
-    """Return what came of the moves with what is recorded: back to each release, and forward."""
-    return prove(Context(ROOT, ROOT / "patches", cache), PROGRESS, offline=False, anew=False)
+    """Return a cache into which each release is fetched once, whatever process comes first."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "releases"
 
 
 def project(folder: Path, cache: Path, release: str) -> Context:
@@ -50,35 +45,32 @@ def project(folder: Path, cache: Path, release: str) -> Context:
     return Context(folder, patches, cache)
 
 
-def test_back_and_forth_with_what_is_recorded(replays: list[Replay]) -> None:
-    """Nobody is asked, and every series comes out as the release's own."""
+def test_back_and_forth_with_what_is_recorded(cache: Path) -> None:
+    """Nobody is asked, every series comes out as the release's own, and the page says how."""
+    context = Context(ROOT, ROOT / "patches", cache)
+    replays = prove(context, PROGRESS, offline=False, anew=False)
     moves = [(each.origin, each.target) for each in replays]
     assert moves == [*((PIN, other) for other in OTHERS), (OTHERS[-1], PIN)]
     assert [each.problem for each in replays] == [""] * len(moves)
-
-
-def test_what_was_recorded_is_what_was_used(replays: list[Replay]) -> None:
-    recorded = {path.name for path in (ROOT / "patches" / "resolutions").iterdir()}
+    recorded = {path.name for path in context.resolutions.iterdir()}
     assert {name for each in replays for name in each.used} == recorded
+    assert_known_fates(replays)
+    assert timeless((ROOT / PAGE).read_text("utf-8")) == timeless(page(replays))
 
 
-def test_what_git_has_right_by_itself(replays: list[Replay]) -> None:
-    """Which files a person has to see to, and which of them are ours alone."""
+def assert_known_fates(replays: list[Replay]) -> None:
+    """Assert which files a person has to see to, and which of them are ours alone."""
     for each in replays:
-        conflicts = [path for path, fate in each.files.items() if fate == "conflict"]
+        conflicts = {path for path, fate in each.files.items() if fate == "conflict"}
         assert bool(conflicts) == (OTHERS[-1] in (each.origin, each.target))
-        assert not each.added & set(conflicts)
+        assert not each.added & conflicts
         assert {Path(path).name for path in each.added} == set(ADAPTERS)
         assert each.files[next(path for path in each.added if "mha_encoded" in path)] == "edited"
 
 
-def test_the_page_says_so(replays: list[Replay]) -> None:
-    """All but the seconds."""
-
-    def timeless(text: str) -> str:
-        return re.sub(r"\d+\.\d \|", "|", text)
-
-    assert timeless((ROOT / PAGE).read_text("utf-8")) == timeless(page(replays))
+def timeless(text: str) -> str:
+    """Return a page without the seconds."""
+    return re.sub(r"\d+\.\d \|", "|", text)
 
 
 @pytest.mark.parametrize(

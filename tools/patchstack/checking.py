@@ -40,6 +40,7 @@ from patchstack.footprint import (
 )
 from patchstack.lock import LOCK
 from patchstack.mail import format_mail
+from patchstack.records import read_records
 from patchstack.report import Progress
 from patchstack.repository import Repository
 from patchstack.revisions import Revision, Revisions, load_revisions
@@ -163,6 +164,7 @@ def read_project(context: Context) -> Project:
         found += [Finding(place, 1, "footprint", excess) for excess in size.excesses]
     slugs = {patch.slug for series in patches.values() for patch in series}
     found += _check_seam(context, slugs, tuple(sizes))
+    found += _check_records(context)
     found += check_history(context, revisions)
     found += check_environments(context.root, revisions.names)
     found += check_text(context)
@@ -185,6 +187,14 @@ def _check_seam(
         yield Finding(f"patches/{SEAM}", 1, "seam", what)
     for slug in idle(hooks, slugs):
         yield Finding(f"patches/{SEAM}", 1, "seam", f"no series has {slug}, which has hooks")
+
+
+def _check_records(context: Context) -> Iterator[Finding]:
+    """Yield the first recorded file that rebase could not use."""
+    try:
+        read_records(context.resolutions)
+    except ToolError as error:
+        yield Finding(f"patches/{context.resolutions.name}", 1, "resolutions", error.message)
 
 
 def _check_releases(context: Context, project: Project, progress: Progress) -> Iterator[Finding]:
