@@ -88,7 +88,8 @@ def deliver(report: Report, given: Namespace) -> None:
     from kvbench.page import page
     from kvbench.plot import draw
 
-    report.show(Console())
+    terminal = Console()
+    report.show(terminal if terminal.is_terminal else Console(width=WIDTH))
     if given.json:
         given.json.write_text(report.as_json() + "\n")
     if given.docs:

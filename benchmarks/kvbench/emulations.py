@@ -54,8 +54,7 @@ class Nvfp4Held(NamedTuple):
 class Nvfp4(TensorCodec):
     """NVFP4 as TensorRT-LLM's cold pages hold it: E2M1 in blocks of 16 with E4M3 scales.
 
-    The scales are relative to a float32 one for each layer, so that none is subnormal: the most
-    favourable reading of the format.
+    The scales are relative to a float32 one for each layer, as NVIDIA's two-level scheme has it.
     """
 
     block = 16

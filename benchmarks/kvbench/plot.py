@@ -36,9 +36,10 @@ def draw(results: Sequence[Result], file: Path) -> None:
         _all_texts(rows["all"], results)
         figure.draw_without_rendering()
         _label(rows["all"], results)
+        for group in GROUPS[1:]:
+            rows[group].sharey(rows[GROUPS[0]])
         for group in GROUPS:
             _one_group(rows[group], results, group)
-            rows[group].sharey(rows[GROUPS[0]])
         figure.savefig(file, metadata={"Date": None})
 
 
