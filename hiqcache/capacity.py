@@ -80,4 +80,5 @@ def codec_ratio(ratio: float, codec: KVCodec, config: Any) -> float:
     """
     if config.hicache_ratio is not None:
         return ratio
-    return ratio * codec.geometry.bytes_per_token / codec.bytes_per_token
+    # One quotient, the same for any number of layers: stages of a pipeline size alike.
+    return ratio * (codec.geometry.bytes_per_token / codec.bytes_per_token)

@@ -92,7 +92,7 @@ class BoundReport:
     differing : int
         Elements that are not stored and restored exactly as the reference quantiser does.
     idempotent : bool
-        Whether encoding the restored rows gives the same records, byte for byte.
+        Whether encoding the restored rows gives the same blocks, byte for byte.
     errors : ErrorMetrics
         Over all heads that are finite.
 
@@ -172,7 +172,7 @@ def round_to_bf16(values: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class ReferenceInt8:
-    """What INT8 records store and restore, in float64 by the definition.
+    """What INT8 blocks store and restore, in float64 by the definition.
 
     The masks and ``step`` are ``[tokens, kv_heads, 1]``, the rest ``[tokens, kv_heads, head_dim]``.
     """

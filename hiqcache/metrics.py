@@ -99,6 +99,10 @@ class _Spans:
         work()
         self._open.append((start, self.mark()))
 
+    def drop(self) -> None:
+        """Forget what the transfer under way has measured."""
+        self._open = []
+
     def close(self) -> None:
         """End the transfer; one that did nothing is none."""
         if self._open:
@@ -143,6 +147,7 @@ class MeasuredTransfer(StagedTransfer):
         host_indices: torch.Tensor,
         store: Move,
     ) -> None:
+        self._encoding.drop()  # of one that failed
         super().backup(keys, values, device_indices, host_indices, store)
         self._end(self._encoding, "encoded", device_indices.shape[0])
 
@@ -154,7 +159,12 @@ class MeasuredTransfer(StagedTransfer):
         host_indices: torch.Tensor,
         fetch: Move,
     ) -> None:
-        super().load(keys, values, device_indices, host_indices, fetch)
+        try:
+            super().load(keys, values, device_indices, host_indices, fetch)
+        except BaseException:
+            self._layers_loaded = 0
+            self._decoding.drop()
+            raise
         self._layers_loaded += 1
         if self._layers_loaded == self.codec.geometry.layers:
             self._layers_loaded = 0

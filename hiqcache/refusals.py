@@ -114,7 +114,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "hicache_io_backend",
         _not_in("kernel", "direct"),
-        "moves records by --hicache-io-backend kernel or direct only",
+        "is moved by --hicache-io-backend kernel or direct only",
     ),
     Refusal(
         "hicache_mem_layout",

@@ -22,9 +22,10 @@ from hiqcache.codecs.base import KVCodec, UnitWorkspace
 
 logger = logging.getLogger(__name__)
 
-#: Tokens of one chunk. All layers of a chunk are encoded together, so that a backup takes few
-#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`). On a CPU the
-#: temporaries of a chunk should stay in cache.
+#: Tokens of one chunk of a backup. All its layers are encoded together, so that a backup takes few
+#: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`). A load is layer by
+#: layer, so the same memory decodes as many tokens more as there are layers. On a CPU, where a
+#: launch is nothing, the temporaries of a chunk should stay in cache instead.
 CHUNK_TOKENS = {"cpu": 64}
 DEFAULT_CHUNK_TOKENS = 128
 
@@ -43,6 +44,7 @@ class _Lane:
     values: torch.Tensor  # [layers, tokens, kv_heads, v_head_dim]
     workspace: UnitWorkspace
     host_rows: dict[str, torch.Tensor]  # [pages, rows_per_half] int64, by type of device
+    staging_rows: dict[str, torch.Tensor]  # the same; row of a half, as constants
 
     @classmethod
     def allocate(
@@ -63,6 +65,11 @@ class _Lane:
             workspace=codec.workspace(layers * pages, device),
             host_rows={
                 d.type: torch.empty((pages, unit.rows_per_half), dtype=torch.int64, device=d)
+                for d in devices
+            },
+            staging_rows={
+                d.type: 2 * unit.rows_per_half * torch.arange(pages, device=d).unsqueeze(1)
+                + torch.arange(unit.rows_per_half, device=d)
                 for d in devices
             },
         )
@@ -88,34 +95,29 @@ class StagedTransfer:
     device : torch.device
         Where the KV cache and the staging buffers live.
     chunk_tokens : int, optional
-        Tokens moved at a time, rounded up to pages. By default chosen by the device.
+        Tokens moved at a time in either direction, rounded up to pages. By default chosen by the
+        device and the direction.
     """
 
     def __init__(
         self, codec: KVCodec, device: torch.device, chunk_tokens: int | None = None
     ) -> None:
-        wanted = chunk_tokens or CHUNK_TOKENS.get(device.type, DEFAULT_CHUNK_TOKENS)
-        g, unit = codec.geometry, codec.unit
-        pages = -(-wanted // g.page_size)
+        g = codec.geometry
+        chosen = chunk_tokens or CHUNK_TOKENS.get(device.type)
+        pages = -(-(chosen or DEFAULT_CHUNK_TOKENS) // g.page_size)
         self.codec = codec
-        self.chunk_tokens = pages * g.page_size
         self._device = device
         # SGLang's direct backend hands indices over on the host, its kernels on the device.
         devices = [torch.device("cpu"), device]
         # A backup encodes all layers of a chunk; a load decodes one, before the next is fetched.
         self._backup = _Lane.allocate(codec, g.layers, pages, devices)
-        self._load = _Lane.allocate(codec, 1, pages, devices)
-        self._half_rows = {
-            d.type: torch.arange(unit.rows_per_half, dtype=torch.int64, device=d) for d in devices
-        }
-        self._staging_rows = {
-            d.type: (
-                2 * unit.rows_per_half * torch.arange(pages, device=d).unsqueeze(1)
-                + self._half_rows[d.type]
-            )
-            for d in devices
-        }
+        self._load = _Lane.allocate(codec, 1, pages if chosen else pages * g.layers, devices)
         logger.info("L2 codec %s", self.summary())
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens of one chunk of a backup."""
+        return self._backup.keys.shape[1]
 
     @property
     def backup_halves(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -238,9 +240,10 @@ class StagedTransfer:
         slots = device_indices.to(self._device, torch.int64, non_blocking=True)
         # A mover takes both of its indices where it was given the device's: on the device, or on
         # the host for the direct backend. Host slots alone may stay on the host.
-        staging_rows = self._staging_rows[device_indices.device.type]
-        for start in range(0, slots.shape[0], self.chunk_tokens):
-            chunk = slice(start, start + self.chunk_tokens)
+        staging_rows = lane.staging_rows[device_indices.device.type]
+        step = lane.keys.shape[1]
+        for start in range(0, slots.shape[0], step):
+            chunk = slice(start, start + step)
             host_rows = self._host_rows(lane, host_indices[chunk])
             staged = staging_rows[: host_rows.shape[0]]
             yield slots[chunk], host_rows.flatten(), staged.flatten()
@@ -252,4 +255,4 @@ class StagedTransfer:
         firsts = host_indices[::page]
         rows = lane.host_rows[kind][: firsts.shape[0]]
         torch.floor_divide(firsts.unsqueeze(1).expand_as(rows), page, out=rows)
-        return rows.mul_(rows_per_half).add_(self._half_rows[kind])
+        return rows.mul_(rows_per_half).add_(lane.staging_rows[kind][0])

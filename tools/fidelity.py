@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print how far INT8 records are from the values they were made of.
+"""Print how far INT8 blocks are from the values they were made of.
 
 Five inputs are encoded and decoded on the device, and every element is held to the proven bound
 by an exact reference on the CPU. The inputs come from fixed seeds.

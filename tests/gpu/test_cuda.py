@@ -111,7 +111,7 @@ CHUNKS = 8
 @pytest.mark.parametrize("page_size", [1, 64])
 def test_both_directions_run_at_once_and_nothing_waits(name: str, page_size: int) -> None:
     codec = make_codec(name, KVGeometry(LAYERS, 8, 128, page_size=page_size))
-    transfer = StagedTransfer(codec, torch.device("cuda"))
+    transfer = StagedTransfer(codec, torch.device("cuda"), 128)
     arena = Arena(transfer, CHUNKS)
     tokens = CHUNKS * transfer.chunk_tokens
     keys, values = torch.randn(2, LAYERS, tokens, 8, 128, device="cuda").bfloat16()

@@ -159,6 +159,26 @@ def test_a_refused_transfer_is_not_counted(codec: str, model: str) -> None:
     assert sample("encode_seconds_count", codec, model) == 1
 
 
+def test_a_transfer_that_fails_leaves_the_next_one_right(codec: str, model: str) -> None:
+    pool = served(codec, model)
+    pool.backup(16)
+
+    def broken(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        raise OSError("no mover")
+
+    slots = torch.arange(16)
+    pool.load_layers(16, range(1))
+    with pytest.raises(OSError, match="no mover"):
+        pool.transfer.load(pool.keys[1], pool.values[1], slots, slots, broken)
+    with pytest.raises(OSError, match="no mover"):
+        pool.transfer.backup(pool.keys, pool.values, slots, slots, broken)
+    assert sample("decode_seconds_count", codec, model) == 0
+    pool.load(16)
+    assert sample("decode_seconds_count", codec, model) == 1
+    pool.backup(16)
+    assert sample("encode_seconds_count", codec, model) == 2
+
+
 # --- on a GPU ----------------------------------------------------------------------------------
 
 

@@ -154,6 +154,8 @@ def test_what_a_configuration_says(tmp_path: Path) -> None:
     assert read_model(written(tmp_path, head_dim=None), "") == Model(36, 32, 8, 128)
     assert read_model(written(tmp_path, num_key_value_heads=None), "") == Model(36, 32, 32, 128)
     assert read_model(written(tmp_path, layer_types=["full_attention"] * 36), "") == QWEN
+    unused = dict(sliding_window=4096, use_sliding_window=False)
+    assert read_model(written(tmp_path, **unused), "") == QWEN
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,8 @@ def test_what_a_configuration_says(tmp_path: Path) -> None:
     [
         ({"kv_lora_rank": 512}, "its KV is latent"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "its layers differ"),
+        ({"sliding_window": 4096}, "its layers keep a window"),
+        ({"full_attention_interval": 4}, "its layers differ: full_attention_interval"),
         ({"num_hidden_layers": 0}, "KVGeometry.layers must be a positive integer"),
         ({"head_dim": "128"}, "KVGeometry.head_dim must be a positive integer"),
     ],

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hiqcache import staging
 from hiqcache.codecs.base import KVCodec
 from hiqcache.codecs.int4 import Int4Codec, K8V4Codec
 from hiqcache.codecs.int8 import Int8Codec, Int8HadamardCodec
@@ -75,9 +76,11 @@ def test_a_chunk_is_whole_pages(
     codec = Int8Codec(g)
     transfer = StagedTransfer(codec, torch.device(device_type), wanted)
     assert transfer.chunk_tokens == chunk
-    units = (3 + 1) * chunk // page_size
+    # Where a launch costs, a load's one layer is decoded in chunks of as much memory.
+    load_layers = 3 if device_type == "meta" and wanted is None else 1
+    rows = (3 + load_layers) * chunk
+    units = rows // page_size
     temporaries = 4 * g.keys.row_values + (4 + 4 + 2 + 1) * g.kv_heads
-    rows = (3 + 1) * chunk
     assert transfer.nbytes == (
         units * codec.unit.unit_bytes + rows * (2 * g.keys.row_bytes + temporaries)
     )
@@ -91,11 +94,11 @@ def test_the_summary_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="hiqcache.staging"):
         assert summary(1) == (
             "int8, 82944 B/token (147456 raw, 1.778x), pages of 1 in 2 x 1 rows of 1152 B, "
-            "47.8 MiB of staging"
+            "93.0 MiB of staging"
         )
         assert summary(64) == (
             "int8, 74880 B/token (147456 raw, 1.969x), pages of 64 in 2 x 40 rows of 1664 B, "
-            "46.8 MiB of staging"
+            "91.1 MiB of staging"
         )
     assert caplog.messages == [f"L2 codec {summary(page_size)}" for page_size in (1, 64)]
 
@@ -123,7 +126,7 @@ def test_a_half_of_a_unit_lies_in_the_rows_that_a_mover_is_given(
     # Widths that are cut into several rows, and blocks of K and V that a cut does not meet.
     codec = codec_class(KVGeometry(2, 5, 256, 192, page_size))
     transfer = StagedTransfer(codec, CPU, 3 * page_size)
-    unit, rows = codec.unit, transfer._staging_rows["cpu"]
+    unit, rows = codec.unit, transfer._load.staging_rows["cpu"]
     for lane, halves in (
         (transfer._backup, transfer.backup_halves),
         (transfer._load, transfer.load_halves),
@@ -244,6 +247,30 @@ def test_k_and_v_of_different_widths_and_of_fp16(
 ) -> None:
     codec = codec_class(KVGeometry(2, 3, 48, 32, page_size, dtype))
     assert_round_trip_is_the_codecs_own(RoundTrip(codec, CHUNK + page_size))
+
+
+def test_a_load_may_take_longer_chunks_than_a_backup(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a GPU, where a launch costs more than a cache miss.
+    monkeypatch.setattr(staging, "CHUNK_TOKENS", {})
+    monkeypatch.setattr(staging, "DEFAULT_CHUNK_TOKENS", 32)
+    trip = RoundTrip(Int8Codec(replace(GEOMETRY, page_size=16)), 3 * 96 + 16)
+    trip.transfer = StagedTransfer(trip.codec, CPU)
+    trip.arena = HostArena(trip.transfer, SLOTS // 16)
+    trip.backup()
+    keys, values = ([torch.zeros_like(rows) for rows in part] for part in (trip.keys, trip.values))
+    expected = trip.expected_caches(keys, values)
+    pages: list[int] = []
+
+    def counted(hosts: torch.Tensor, staging_rows: torch.Tensor) -> None:
+        pages.append(len(hosts) // trip.codec.unit.rows_per_half)
+        fetch(hosts, staging_rows)
+
+    for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
+        fetch = trip.arena.fetch(layer)
+        trip.transfer.load(k, v, trip.targets, trip.hosts, counted)
+    assert pages == [6, 6, 6, 1] * GEOMETRY.layers
+    assert_same_bits(keys, expected[0])
+    assert_same_bits(values, expected[1])
 
 
 def test_a_mover_sees_each_chunk_once() -> None:
@@ -438,6 +465,26 @@ def test_a_backup_launches_as_much_for_all_layers_as_for_one_but_the_gathers(
     gathers, others = launches(codec_class, 1)
     assert gathers == 2 and others > 0
     assert launches(codec_class, 36) == (72, others)
+
+
+def test_the_launches_are_those_that_the_design_tells_of() -> None:
+    g = KVGeometry(2, 8, 128, page_size=16)
+    keys, values = caches(SLOTS, 1, g)
+    slots = torch.arange(CHUNK)
+    found = {}
+    for codec_class in (Int8Codec, Int8HadamardCodec, K8V4Codec, Int4Codec):
+        transfer = StagedTransfer(codec_class(g), CPU, CHUNK)
+        with HotPath() as backup:
+            transfer.backup(keys, values, slots, slots, lambda hosts, rows: None)
+        with HotPath() as load:
+            transfer.load(keys[0], values[0], slots, slots, lambda hosts, rows: None)
+        found[codec_class.id] = len(backup.writes) - 2 * g.layers, len(load.writes)
+    assert found == {
+        "int8": (48, 15),
+        "int8-hadamard": (82, 49),
+        "k8v4": (246, 52),
+        "int4": (410, 55),
+    }
 
 
 # --- two streams -------------------------------------------------------------------------------

@@ -95,12 +95,21 @@ def read_model(file: Path, way_out: str) -> Model:
         ) from error
 
 
+#: What says that only some layers are attention, in configurations without ``layer_types``.
+_HYBRID_KEYS = ("hybrid_override_pattern", "attn_layer_period", "full_attention_interval")
+
+
 def _parsed(config: dict[str, Any]) -> Model:
     """Return the model of a configuration whose layers all keep K and V of every token."""
     if config.get("kv_lora_rank"):
         raise ValueError("its KV is latent")
     if set(config.get("layer_types") or ()) - {"full_attention"}:
         raise ValueError("its layers differ")
+    if config.get("sliding_window") and config.get("use_sliding_window", True):
+        raise ValueError("its layers keep a window")
+    for key in _HYBRID_KEYS:
+        if config.get(key):
+            raise ValueError(f"its layers differ: {key}")
     heads = config["num_attention_heads"]
     model = Model(
         layers=config["num_hidden_layers"],
