@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from serving.delivery import refuse_unwritable, write_file
+from serving.delivery import refuse_unwritable, write_bytes, write_file
 from tests.unit.refusing import refusal
 
 
@@ -55,9 +55,10 @@ def test_the_longest_name_that_a_folder_takes(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        write_file(tmp_path / "result", "\ud800")
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "result" / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError):
+        write_bytes(tmp_path / "result", b"text")
+    assert [file.name for file in tmp_path.iterdir()] == ["result"]
 
 
 def test_a_folder_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -57,13 +57,17 @@ def deliver(print_table: Callable[[], None], text: str, file: Path | None) -> No
 
 
 def write_file(file: Path, text: str) -> None:
+    """Write a text as :func:`write_bytes` does, with a line's end."""
+    write_bytes(file, (text + "\n").encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
     """Write a file that is either whole or not there; a pipe or a device is written to.
 
     A link is followed. A file that was there keeps its mode.
     """
     if _is_special(file):
-        with file.open("w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
+        file.write_bytes(content)
         return
     target = file.resolve()
     try:
@@ -71,8 +75,8 @@ def write_file(file: Path, text: str) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(file)) from error
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
         Path(scratch).chmod(_mode(target))
         Path(scratch).replace(target)
     except BaseException:
