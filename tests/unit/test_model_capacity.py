@@ -280,7 +280,7 @@ def test_without_matplotlib_the_extra_is_named(
     assert tool.main(["--model", "qwen3-8b"]) == Exit.DONE, "the table does not need it"
 
 
-@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
+@pytest.mark.parametrize("name", ["plot.svg", "plot.SVG", "plot.png"])
 def test_the_same_figures_give_the_same_file(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
