@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from patchstack.command import Parser, run  # noqa: E402
 from patchstack.errors import Exit, ToolError  # noqa: E402
 from patchstack.report import Progress  # noqa: E402
+from serving.delivery import refuse_unwritable, write_file  # noqa: E402
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 #: KV heads and head dimension of Qwen3-8B, and some of its layers.
 LAYERS, HEADS, DIM = 8, 8, 128
 COPY = "copy"
+MOST_TOKENS, MOST_THREADS = 2**17, 1024
 
 
 @dataclass
@@ -88,6 +90,13 @@ def checked(given: Namespace) -> Namespace:
             raise ToolError(f"--{name} must be 1 or more", "see --help", Exit.USAGE)
     if given.tokens < 64 or given.tokens % 64:
         raise ToolError("--tokens must be a multiple of 64, a page", "see --help", Exit.USAGE)
+    if given.tokens > MOST_TOKENS:
+        hint = "that many take gigabytes already"
+        raise ToolError(f"--tokens must be {MOST_TOKENS:,} or fewer", hint, Exit.USAGE)
+    if given.threads > MOST_THREADS:
+        hint = "give as many as there are cores"
+        raise ToolError(f"--threads must be {MOST_THREADS:,} or fewer", hint, Exit.USAGE)
+    refuse_unwritable("--json", given.json)
     return given
 
 
@@ -160,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table(rows, size))
         if given.json:
             found = [{"name": row.name, "kind": row.kind, "seconds": row.seconds} for row in rows]
-            given.json.write_text(json.dumps({"bytes": size, "rows": found}, indent=1) + "\n")
+            write_file(given.json, json.dumps({"bytes": size, "rows": found}, indent=1))
         return Exit.DONE
 
     # Spinning threads of a library that waits would take the cores from the one that is timed.

@@ -25,6 +25,7 @@ from patchstack.command import Parser, run  # noqa: E402
 from patchstack.context import Context  # noqa: E402
 from patchstack.errors import Exit, ToolError  # noqa: E402
 from patchstack.report import Progress  # noqa: E402
+from serving.delivery import refuse_unwritable, write_file  # noqa: E402
 
 if TYPE_CHECKING:
     from kvbench.report import Report
@@ -91,10 +92,10 @@ def deliver(report: Report, given: Namespace) -> None:
     terminal = Console()
     report.show(terminal if terminal.is_terminal else Console(width=WIDTH))
     if given.json:
-        given.json.write_text(report.as_json() + "\n")
+        write_file(given.json, report.as_json())
     if given.docs:
         draw(report.results, given.docs / "rate-distortion.svg")
-        (given.docs / "rate-distortion.json").write_text(report.as_json() + "\n")
+        write_file(given.docs / "rate-distortion.json", report.as_json())
         (given.docs / "rate-distortion.md").write_text(page(report, "rate-distortion.svg"))
 
 
@@ -103,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> int:
         given = parser().parse_args(argv)
+        refuse_unwritable("--json", given.json)
+        refuse_unwritable("--docs", given.docs and given.docs / "rate-distortion.json")
         report = measure(given, Progress())
         deliver(report, given)
         return Exit.DONE if all(goal.met for goal in report.goals) else Exit.FINDINGS

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from formats.models import PRESETS, read_model
+from formats.models import LARGEST, PRESETS, read_model
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
@@ -34,10 +34,12 @@ examples:
 
 
 def positive(kind: type[int] | type[float], text: str) -> float:
-    """Parse a number above zero."""
+    """Parse a number above zero that a machine could have."""
     number = kind(text)
-    if not 0 < number < float("inf"):
+    if not number > 0:
         raise ArgumentTypeError(f"{text} is not above zero")
+    if number > LARGEST:
+        raise ArgumentTypeError(f"{text[:20]} is above {LARGEST:,}")
     return number
 
 

@@ -140,13 +140,13 @@ def decoded(codec: KVCodec, units: torch.Tensor) -> tuple[torch.Tensor, torch.Te
 @cache
 def losses(offset: int, channels: int) -> dict[str, Loss]:
     """Measure every codec on the same draw."""
-    from hiqcache.codecs import codec_names
+    from formats.catalogue import built_in
     from hiqcache.geometry import KVGeometry
 
     draw = Draw.of(offset, channels)
     weights, output = draw.attention(draw.keys, draw.values)
     found = {}
-    for name in codec_names():
+    for name in built_in():
         codec = codec_of(name, KVGeometry(1, KV_HEADS, HEAD_DIM, page_size=PAGE))
         keys, values = decoded(codec, encoded(codec, draw.keys, draw.values))
         other_weights, other_output = draw.attention(keys, values)
@@ -298,7 +298,7 @@ def sizes_section() -> str:
 
 def losses_section() -> str:
     """Three measures of every codec under each kind of outlier."""
-    from hiqcache.codecs import codec_names
+    from formats.catalogue import built_in
 
     measures: dict[str, Callable[[Loss], str]] = {
         "error of K, in its standard deviation": lambda loss: f"{loss.keys:.3f}",
@@ -310,19 +310,19 @@ def losses_section() -> str:
         rows = []
         for offset, channels in OUTLIERS:
             found = losses(offset, channels)
-            cells = [shown(found[name]) for name in codec_names()]
+            cells = [shown(found[name]) for name in built_in()]
             rows.append([str(offset), str(channels), *cells])
-        headings = ["offset", "channels", *(f"`{name}`" for name in codec_names())]
+        headings = ["offset", "channels", *(f"`{name}`" for name in built_in())]
         tables.append(f"{heading[0].upper()}{heading[1:]}:\n\n{table(headings, rows)}")
     return "\n\n".join(tables)
 
 
 def drift_section() -> str:
     """What eight backups do, on plain keys and on the ones with the largest offset."""
-    from hiqcache.codecs import codec_names
+    from formats.catalogue import built_in
 
     rows = []
-    for name in codec_names():
+    for name in built_in():
         found = [drift(name, *outliers) for outliers in (OUTLIERS[0], OUTLIERS[-1])]
         numbers = [number for d in found for number in (d.changed, d.grown - 1)]
         rows.append([f"`{name}`", *(f"{number:.1e}" if number else "0" for number in numbers)])

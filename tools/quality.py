@@ -87,6 +87,19 @@ def refuse_contradictions(given: Namespace) -> None:
         raise ToolError("a server that runs has its --model and --codec", told, Exit.USAGE)
 
 
+def shown_before(file: Path) -> Document:
+    """Read a result, proven to have all that is shown."""
+    from serving.quality.document import no_result, read_document
+    from serving.quality.output import page
+
+    document = read_document(file)
+    try:
+        page(document)
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise no_result(file) from error
+    return document
+
+
 def measure(given: Namespace, command: str) -> Document:
     """Serve the prompts and return what came of it."""
     from serving.progress import on_standard_error
@@ -125,11 +138,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:] if argv is None else argv
         given = parser().parse_args(arguments)
         refuse_contradictions(given)
-        from serving.quality.document import read_document, to_json
+        from serving.quality.document import to_json
         from serving.quality.output import page, print_table
 
         command = shlex.join(["tools/quality.py", *arguments])
-        document = read_document(given.source) if given.source else measure(given, command)
+        document = shown_before(given.source) if given.source else measure(given, command)
         if given.page:
             write_file(given.page, page(document))
         deliver(lambda: print_table(document), to_json(document), given.json)

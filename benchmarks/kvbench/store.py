@@ -62,7 +62,7 @@ class Store:
         self._file = file
         self._found: dict[Key, Measured] = {}
         if file.exists():
-            for line in file.read_text().splitlines():
+            for line in file.read_text(errors="replace").splitlines():
                 self._read(line)
 
     def __contains__(self, key: Key) -> bool:
@@ -82,7 +82,7 @@ class Store:
     def _read(self, line: str) -> None:
         try:
             key, measured = json.loads(line)
-        except ValueError:
-            return  # what an interruption left of the last line
-        score = Score(**measured.pop("score"))
-        self._found[Key(**key)] = Measured(**measured, score=score)
+            score = Score(**measured.pop("score"))
+            self._found[Key(**key)] = Measured(**measured, score=score)
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            return  # what an interruption left of the last line, or no score

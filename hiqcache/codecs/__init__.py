@@ -18,7 +18,12 @@ _BUILT_IN: dict[str, type[KVCodec]] = {
 }
 _ENTRY_POINTS = "hiqcache.codecs"
 
-__all__ = ["KVCodec", "codec_class", "codec_names", "make_codec"]
+__all__ = ["KVCodec", "built_in_names", "codec_class", "codec_names", "make_codec"]
+
+
+def built_in_names() -> list[str]:
+    """Short names of the codecs that this package itself brings."""
+    return list(_BUILT_IN)
 
 
 def codec_names() -> list[str]:
@@ -34,7 +39,7 @@ def codec_class(name: str) -> type[KVCodec]:
     ------
     ValueError
         For an unknown name, which the message answers with the known ones, or an entry point
-        that does not load a codec.
+        that does not load a codec of that name.
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
@@ -46,12 +51,15 @@ def codec_class(name: str) -> type[KVCodec]:
 def _load(entry: EntryPoint) -> type[KVCodec]:
     try:
         found = entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever another package's module raises
         raise ValueError(
             f"codec {entry.name!r} does not load from {entry.value}: {error}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, KVCodec)):
         raise ValueError(f"codec {entry.name!r}: {entry.value} is not a KVCodec class")
+    if (own := getattr(found, "id", None)) != entry.name:
+        # Its units would be tagged as another format's.
+        raise ValueError(f"codec {entry.name!r}: the id of {entry.value} is {own!r}")
     return found
 
 

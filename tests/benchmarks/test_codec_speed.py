@@ -32,7 +32,15 @@ def test_ours_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--tokens", "100"), ("--tokens", "0"), ("--repeats", "0")]
+    ("option", "value"),
+    [
+        ("--tokens", "100"),
+        ("--tokens", "0"),
+        ("--tokens", "6400000000"),
+        ("--repeats", "0"),
+        ("--threads", "100000000000"),
+        ("--json", "no/where.json"),
+    ],
 )
 def test_what_nothing_can_be_measured_with_is_refused(
     option: str, value: str, capsys: pytest.CaptureFixture[str]

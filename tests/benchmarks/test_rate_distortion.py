@@ -110,6 +110,15 @@ class TestStore:
         Store(file).add(self.KEY, self.MEASURED)
         assert self.KEY in Store(file)
 
+    @pytest.mark.parametrize(
+        "line", [b"5", b"[1, 2]", b'[{}, {"score": {}}]', b"[[], {}]", b"[" * 100_000, b"\xff\xfe"]
+    )
+    def test_a_line_of_another_program_is_passed_over(self, tmp_path: Path, line: bytes) -> None:
+        file = tmp_path / "scores.jsonl"
+        file.write_bytes(line)
+        Store(file).add(self.KEY, self.MEASURED)
+        assert Store(file)[self.KEY] == self.MEASURED
+
     @pytest.mark.parametrize("change", ["setting", "format", "made", "document"])
     def test_another_key_is_not_found(self, tmp_path: Path, change: str) -> None:
         store = Store(tmp_path / "scores.jsonl")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from formats.catalogue import built_in
 from hiqcache.codecs import _BUILT_IN, codec_class, codec_names, make_codec
 from hiqcache.codecs.base import BlockFormat
 from hiqcache.codecs.int8 import Int8Codec
@@ -92,14 +93,19 @@ def test_a_package_does_not_replace_a_built_in_codec(install: Install) -> None:
         ("no_such_module:Codec", "does not load from no_such_module:Codec"),
         ("broken_codec:NoSuchName", "does not load from broken_codec:NoSuchName"),
         ("json:loads", "json:loads is not a KVCodec class"),
+        ("raising_codec:Codec", "does not load from raising_codec:Codec: no driver"),
+        ("broken_codec:HalfCodec", "the id of broken_codec:HalfCodec is 'half'"),
+        ("hiqcache.codecs.base:KVCodec", "the id of hiqcache.codecs.base:KVCodec is None"),
     ],
 )
 def test_an_entry_point_that_is_no_codec_is_refused(
-    install: Install, value: str, message: str
+    install: Install, value: str, message: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "raising_codec.py").write_text("raise RuntimeError('no driver')")
     install("broken_codec", f"[hiqcache.codecs]\nbroken = {value}\n")
     with pytest.raises(ValueError, match=f"codec 'broken'.*{message}"):
         codec_class("broken")
+    assert built_in() == BUILT_IN
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,26 @@ def test_a_mistake_is_one_line(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"made_with": {}, "inputs": [], "vectors": {}}',
+        '{"made_with": {}, "inputs": {}, "vectors": {"a": {"units": "", "rows": ""}}}',
+        '{"made_with": {}, "inputs": {}, "vectors": {"a/b/c": 1}}',
+        '{"made_with": {}, "inputs": {}, "vectors": {"a/b/c": {"units": ""}}}',
+    ],
+)
+def test_what_is_no_manifest_is_refused_at_once(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file := tmp_path / "manifest.json").write_text(text)
+    assert generate("--expect", file) == Exit.USAGE
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{file} is no manifest" in err
+
+
 def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--help"], ["generate", "--help"]):
         with pytest.raises(SystemExit) as ended:

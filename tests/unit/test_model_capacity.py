@@ -167,6 +167,12 @@ def test_what_a_configuration_says(tmp_path: Path) -> None:
         ({"full_attention_interval": 4}, "its layers differ: full_attention_interval"),
         ({"num_hidden_layers": 0}, "KVGeometry.layers must be a positive integer"),
         ({"head_dim": "128"}, "KVGeometry.head_dim must be a positive integer"),
+        ({"head_dim": 0}, "KVGeometry.head_dim must be a positive integer"),
+        ({"num_key_value_heads": 0}, "ZeroDivisionError"),
+        ({"num_key_value_heads": 64}, "32 heads do not share 64 KV heads"),
+        ({"num_attention_heads": -32, "head_dim": 128}, "heads: -32"),
+        ({"num_hidden_layers": True}, "layers: True"),
+        ({"num_hidden_layers": 10**400}, "layers: 10000000000000000000"),
     ],
 )
 def test_another_model_is_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
@@ -174,7 +180,20 @@ def test_another_model_is_refused(tmp_path: Path, changes: dict[str, Any], why: 
         read_model(written(tmp_path, **changes), "give another")
 
 
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(ToolError, match="does not describe a plain attention model"):
+        read_model(file, "give another")
+
+
 # --- the command line --------------------------------------------------------------------------
+
+
+def test_a_name_is_printed_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "[red]" / "[" / ":smile:"
+    folder.mkdir(parents=True)
+    assert tool.main(["--config", str(file := written(folder))]) == Exit.DONE
+    assert capsys.readouterr().out.startswith(f"{file}: 36 layers")
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,6 +240,9 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "qwen3-8b", "--page-size", "-1"], "--page-size: -1 is not above zero"),
         (["--model", "qwen3-8b", "--size", "0"], "argument --size: 0 is not above zero"),
         (["--model", "qwen3-8b", "--size", "nan"], "argument --size: nan is not above zero"),
+        (["--model", "qwen3-8b", "--size", "1e300"], "--size: 1e300 is above 1,000,000,000"),
+        (["--model", "qwen3-8b", "--page-size", "1" + "0" * 400], "0 is above 1,000,000,000"),
+        (["--model", "qwen3-8b", "--json", "tests"], "--json tests is a folder; name a file in it"),
         (["--model", "qwen3-8b", "--codec", "int7"], "--codec int7 is unknown; choose raw, int8"),
         (["--model", "qwen3-8b", "--plot", "no/where.svg"], "--plot no/where.svg: no such folder"),
         (["--model", "qwen3-8b", "--plot", "plot.abc"], "Format 'abc' is not supported"),
@@ -262,7 +284,7 @@ def test_without_matplotlib_the_extra_is_named(
     assert tool.main(["--model", "qwen3-8b"]) == Exit.DONE, "the table does not need it"
 
 
-@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
+@pytest.mark.parametrize("name", ["plot.svg", "plot.SVG", "plot.png"])
 def test_the_same_figures_give_the_same_file(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

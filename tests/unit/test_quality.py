@@ -318,7 +318,7 @@ class TestOutput:
         assert read_document(file) == document
         assert sum("raw_host" in line for line in file.read_text().splitlines()) == 8
 
-    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": 0}'])
+    @pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", "{}", '{"schema": 0}'])
     def test_other_files_are_refused(self, tmp_path, text):
         file = tmp_path / "f.json"
         file.write_text(text)
@@ -360,6 +360,22 @@ class TestCommand:
         assert (code, out) == (Exit.FINDINGS, "")
         assert f"{nowhere} failed a request (/server_info was not answered" in err
         assert err.count("\n") == 1
+
+    @pytest.mark.parametrize("address", ["here", "http://[::1", "http://a b"])
+    def test_what_is_no_address_is_one_line(self, capsys, address):
+        code, out, err = self.run(capsys, "--raw-url", address, "--codec-url", "http://b")
+        assert (code, out) == (Exit.FINDINGS, "")
+        assert f"{address} failed a request" in err
+        assert err.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        "text", ['{"schema": 1}', '{"schema": 1, "codecs": 5}', '{"schema": 1, "codecs": {}}']
+    )
+    def test_a_result_with_parts_missing_is_one_line(self, capsys, tmp_path, text):
+        (file := tmp_path / "f.json").write_text(text)
+        code, out, err = self.run(capsys, "--from", file)
+        assert (code, out) == (Exit.USAGE, "")
+        assert f"{file} holds no result of this tool" in err
 
     def test_a_result_is_shown_again(self, capsys, tmp_path):
         servers = [LruServer(200, 5000, codec="int8", error=0.5)]

@@ -31,7 +31,7 @@ def to_json(served: Deployment, results: Sequence[Capacity | Refused]) -> str:
 
 def print_table(served: Deployment, results: Sequence[Capacity | Refused]) -> None:
     """Print the bytes of a token, the pools of each budget, and what is refused."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     console.print(heading_of(served))
     held = [result for result in results if isinstance(result, Capacity)]
     if held:

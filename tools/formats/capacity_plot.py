@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from matplotlib.ticker import StrMethodFormatter
 
 from formats.capacity import Capacity, Deployment
 from formats.capacity_output import heading_of
+from serving.delivery import write_bytes
 
 #: Told apart by dash and mark, so that a print in grey does too.
 _LOOKS = (
@@ -36,8 +38,11 @@ def write_plot(served: Deployment, results: Sequence[Capacity], file: Path) -> N
     """
     with mpl.rc_context(_SAME):
         figure = draw(served, results)
-        dated = {"metadata": {"Date": None}} if file.suffix == ".svg" else {}
-        figure.savefig(file, dpi=150, **dated)
+        kind = file.suffix[1:].lower() or "png"
+        dated = {"metadata": {"Date": None}} if kind == "svg" else {}
+        drawn = BytesIO()
+        figure.savefig(drawn, dpi=150, format=kind, **dated)
+    write_bytes(file, drawn.getvalue())
 
 
 def draw(served: Deployment, results: Sequence[Capacity]) -> Figure:

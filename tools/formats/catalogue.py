@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hiqcache.codecs import codec_class, codec_names
+from hiqcache.codecs import built_in_names
 
 
 def built_in() -> list[str]:
-    """Names of the codecs that ``hiqcache`` itself brings."""
-    return [n for n in codec_names() if codec_class(n).__module__.startswith("hiqcache.")]
+    """Names of the codecs that ``hiqcache`` itself brings, whatever other packages add."""
+    return built_in_names()

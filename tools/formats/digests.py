@@ -153,10 +153,22 @@ def digest(*tensors: torch.Tensor) -> str:
 def read_manifest(file: Path) -> Manifest:
     """Read what :meth:`Manifest.to_json` wrote."""
     try:
-        return Manifest(**json.loads(file.read_text("utf-8")))
-    except (ValueError, TypeError) as error:
+        manifest = Manifest(**json.loads(file.read_text("utf-8")))
+        _refuse_other_types(manifest)
+        return manifest
+    except (ValueError, TypeError, RecursionError) as error:
         hint = "give --expect a file that generate --json wrote"
         raise ToolError(f"{file} is no manifest ({error})", hint, Exit.USAGE) from None
+
+
+def _refuse_other_types(manifest: Manifest) -> None:
+    """Raise for what would only be found when the minutes of a comparison are over."""
+    for name, part in asdict(manifest).items():
+        if not isinstance(part, dict):
+            raise TypeError(f"{name} is no table")
+    for name, made in manifest.vectors.items():
+        if name.count("/") != 2 or not isinstance(made, dict) or made.keys() != {"units", "rows"}:
+            raise ValueError(f"{name!r} is no vector")
 
 
 def differences(expected: Manifest, found: Manifest) -> list[str]:

@@ -54,6 +54,9 @@ class Model:
         return KVGeometry(self.layers, heads, self.head_dim, self.v_head_dim, page_size)
 
 
+#: Of any number: what is past it is a mistake, and past what a float holds.
+LARGEST = 10**9
+
 #: From the ``config.json`` that each is published with.
 PRESETS = {
     "llama-3.1-8b": Model(32, 32, 8, 128),
@@ -87,7 +90,14 @@ def read_model(file: Path, way_out: str) -> Model:
         raise ToolError(f"{file} does not exist", way_out, Exit.USAGE)
     try:
         return _parsed(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ZeroDivisionError,
+        RecursionError,
+    ) as error:
         raise ToolError(
             f"{file} does not describe a plain attention model ({type(error).__name__}: {error})",
             way_out,
@@ -111,12 +121,19 @@ def _parsed(config: dict[str, Any]) -> Model:
         if config.get(key):
             raise ValueError(f"its layers differ: {key}")
     heads = config["num_attention_heads"]
+    kv_heads, head_dim = config.get("num_key_value_heads"), config.get("head_dim")
     model = Model(
         layers=config["num_hidden_layers"],
         heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+        kv_heads=heads if kv_heads is None else kv_heads,
+        head_dim=config["hidden_size"] // heads if head_dim is None else head_dim,
         v_head_dim=config.get("v_head_dim"),
     )
     model.geometry(page_size=1)  # refuses what is no positive integer
+    for name, number in vars(model).items():
+        optional = number is None and name == "v_head_dim"
+        if not optional and (type(number) is not int or not 1 <= number <= LARGEST):
+            raise ValueError(f"{name}: {str(number)[:20]}")
+    if heads % model.kv_heads:
+        raise ValueError(f"{heads} heads do not share {model.kv_heads} KV heads")
     return model

@@ -138,16 +138,16 @@ class Client:
         return self._send("/metrics")
 
     def _send(self, path: str, body: dict[str, Any] | None = None) -> str:
-        request = urllib.request.Request(
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
         try:
+            request = urllib.request.Request(
+                self.url + path,
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": "application/json"},
+            )
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
             said = error.read(200).decode(errors="replace")
             raise RequestError(f"{path} answered {error.code} {said}") from error
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:  # no address, or no UTF-8
             raise RequestError(f"{path} was not answered ({error})") from error

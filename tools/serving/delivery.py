@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -23,8 +24,16 @@ def add_json_option(options: ArgumentParser) -> None:
 
 def refuse_unwritable(option: str, file: Path | None) -> None:
     """Refuse an output file that could not be written, before the minutes that fill it."""
-    if file and not file.absolute().parent.is_dir():
+    if not file or file == _STANDARD_OUTPUT:
+        return
+    folder = file.absolute().parent
+    if file.is_dir():
+        raise ToolError(f"{option} {file} is a folder", "name a file in it", Exit.USAGE)
+    if not folder.is_dir():
         raise ToolError(f"{option} {file}: no such folder", f"mkdir -p {file.parent}", Exit.USAGE)
+    if not os.access(file if _is_special(file) else folder, os.W_OK):
+        hint = "get the right to it, or name another place"
+        raise ToolError(f"{option} {file} cannot be written", hint, Exit.USAGE)
 
 
 def deliver(print_table: Callable[[], None], text: str, file: Path | None) -> None:
@@ -48,12 +57,41 @@ def deliver(print_table: Callable[[], None], text: str, file: Path | None) -> No
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write a file that is either whole or not there."""
-    descriptor, scratch = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.absolute().parent)
+    """Write a text as :func:`write_bytes` does, with a line's end."""
+    write_bytes(file, (text + "\n").encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Write a file that is either whole or not there; a pipe or a device is written to.
+
+    A link is followed. A file that was there keeps its mode.
+    """
+    if _is_special(file):
+        file.write_bytes(content)
+        return
+    target = file.resolve()
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-        Path(scratch).replace(file)
+        descriptor, scratch = tempfile.mkstemp(prefix=".hiqcache-", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(scratch).chmod(_mode(target))
+        Path(scratch).replace(target)
     except BaseException:
         Path(scratch).unlink(missing_ok=True)
         raise
+
+
+def _is_special(file: Path) -> bool:
+    """Whether it is a pipe or a device, which is never replaced by a file."""
+    return file.exists() and not file.is_file()
+
+
+def _mode(file: Path) -> int:
+    """Permissions that ``open`` would leave."""
+    if file.exists():
+        return stat.S_IMODE(file.stat().st_mode)
+    os.umask(mask := os.umask(0))
+    return 0o666 & ~mask

@@ -69,9 +69,14 @@ def read_document(file: Path) -> Document:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["schema"] == SCHEMA:
             return document
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise ToolError(f"{file} holds no result of this tool", "measure again", Exit.USAGE)
+    raise no_result(file)
+
+
+def no_result(file: Path) -> ToolError:
+    """What is said of a file that this tool did not write."""
+    return ToolError(f"{file} holds no result of this tool", "measure again", Exit.USAGE)
 
 
 def _compared(raw: Served, encoded: Served) -> Document:
