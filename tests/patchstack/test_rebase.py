@@ -148,7 +148,7 @@ def test_a_deleted_file(moving: RebaseWorld) -> None:
     moving.resolve({TEXT: None})
     report = moving.go_on("--continue")
     assert statuses(report)["text"] == "resolved"
-    assert "not recorded" in details(report, "text")
+    assert "by hand, and recorded" in details(report, "text")
     assert list((moving.tree_of() / "srt").glob("text*")) == []
 
 
