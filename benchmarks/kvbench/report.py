@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from kvbench.catalogue import LEGACY
 from kvbench.goals import Goal
@@ -88,7 +88,8 @@ class Report:
 
     def show(self, console: Console) -> None:
         """Print the table and the goals."""
-        table = Table(*HEADER[:5], *HEADER[8:], caption=self.method)
+        name = Column(HEADER[0], no_wrap=True)
+        table = Table(name, *HEADER[1:5], *HEADER[8:], caption=self.method)
         for row in self.rows():
             style = "bold" if row[1] == "ours" else None
             table.add_row(*row[:5], *row[8:], style=style)

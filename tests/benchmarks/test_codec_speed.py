@@ -15,14 +15,15 @@ def test_every_format_that_runs_here_has_a_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.json"
-    command = ["--tokens", "64", "--repeats", "2", "--json", str(out)]
+    command = ["--tokens", "64", "--repeats", "1", "--json", str(out)]
     assert codec_speed.main(command) == 0
     found = json.loads(out.read_text())
     assert found["bytes"] == 2 * 2 * 8 * 64 * 8 * 128
     expected = [form.name for form in all_formats() if form.kind != "emulation"]
     assert [row["name"] for row in found["rows"]] == [codec_speed.COPY, *expected]
-    assert all(len(row["seconds"]["decode"]) == 2 for row in found["rows"])
-    assert all(name in capsys.readouterr().out for name in expected)
+    assert all(len(row["seconds"]["decode"]) == 1 for row in found["rows"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in expected)
 
 
 def test_ours_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,8 @@ class TestQuickRun:
     ) -> None:
         monkeypatch.setattr(Window, "measure", lambda *_: pytest.fail("scored again"))
         assert rate_distortion.main(["--quick", "--scores", str(scores)]) == 0
-        assert all(name in capsys.readouterr().out for name in QUICK)
+        printed = capsys.readouterr().out
+        assert all(name in printed for name in QUICK)
 
 
 class TestStore:
@@ -99,7 +100,7 @@ class TestStore:
         file = tmp_path / "folder" / "scores.jsonl"
         Store(file).add(self.KEY, self.MEASURED)
         with file.open("a") as stream:
-            stream.write('[{"setting": "sett')
+            stream.write('\n[{"setting": "sett')
         again = Store(file)
         assert self.KEY in again
         assert again[self.KEY] == self.MEASURED
