@@ -150,6 +150,7 @@ def test_without_a_codec_there_are_no_metrics_of_one(answers):
 
 
 @pytest.mark.slow
+@pytest.mark.pin
 @pytest.mark.parametrize("fault", ["drop_load", "coarse"])
 def test_a_worse_restore_is_seen_in_the_answers(answers, fault):
     """Negative controls: slots without their KV, and a codec of four bits."""

@@ -38,8 +38,9 @@ def run_ranks(world: int, codec: str, folder: Path) -> list[dict]:
     return [json.loads(out.read_text()) for out in outs]
 
 
+@pytest.mark.pin
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the storm's model reads a CPU's pool")
-@pytest.mark.parametrize("codec", ["int8", pytest.param("k8v4", marks=pytest.mark.pin)])
+@pytest.mark.parametrize("codec", ["int8", "k8v4"])
 def test_two_ranks_keep_the_same_pages(codec, tmp_path):
     first, second = run_ranks(2, codec, tmp_path)
     assert first["ranks"] == second["ranks"]

@@ -13,7 +13,7 @@ from .faults import drop_load, shift_units, swap_layers, swap_pages
 from .radix import DEVICE, Setup, radix
 from .storm import Storm
 
-STEPS = int(os.environ.get("HIQCACHE_STORM_STEPS", "2500"))
+STEPS = int(os.environ.get("HIQCACHE_STORM_STEPS", "2000"))
 #: Each format meets another placement, page size and policy; all of them are met.
 STORMS = {
     "int8": ("layer_first", "kernel", 16, "write_back"),
@@ -33,6 +33,7 @@ def storm_setup(codec: str) -> Setup:
 
 
 @pytest.mark.slow
+@pytest.mark.pin
 @pytest.mark.skipif(DEVICE != "cpu", reason="the model reads the device pool after every step")
 @pytest.mark.parametrize("codec", STORMS)
 def test_a_storm(codec, raw_codec):
@@ -48,6 +49,7 @@ def test_a_storm(codec, raw_codec):
         assert storm.model.moved["loaded"] > STEPS / 8
 
 
+@pytest.mark.pin
 @pytest.mark.skipif(DEVICE != "cpu", reason="the model reads the device pool after every step")
 @pytest.mark.parametrize("fault", [swap_pages, swap_layers, shift_units, drop_load])
 def test_a_broken_transfer_is_seen(fault, monkeypatch):
