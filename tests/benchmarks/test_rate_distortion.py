@@ -63,11 +63,12 @@ def test_the_full_run_scores_what_it_must() -> None:
     assert len(documents()) * rate_distortion.WINDOWS * SCORED >= 20_000
 
 
-class TestQuickRun:
-    @pytest.fixture(scope="class")
-    def scores(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        return tmp_path_factory.mktemp("scores") / "scores.jsonl"
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scores") / "scores.jsonl"
 
+
+class TestQuickRun:
     def test_prints_and_writes_a_row_for_each_format(
         self, scores: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
