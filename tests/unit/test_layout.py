@@ -237,6 +237,6 @@ def test_heads_that_int4_cannot_cut_are_refused(dim: int) -> None:
 
 @pytest.mark.parametrize("codec_class", [Int8HadamardCodec, K8V4Codec, Int4Codec])
 def test_heads_that_are_not_rotated_are_refused(codec_class: type[KVCodec]) -> None:
-    with pytest.raises(ValueError, match=r"^heads of 320 values are not rotated; at most 256 are"):
+    with pytest.raises(ValueError, match=r"^heads of 320 values are not rotated, at most 256 are"):
         codec_class(KVGeometry(1, 8, 320))
     assert Int8Codec(KVGeometry(1, 8, 320)).unit.unit_bytes > 0
