@@ -131,6 +131,8 @@ def test_the_bytes_that_moved_are_the_formats(codec, answers):
     size = BYTES_PER_TOKEN[codec]
     assert run.counter("hicache_codec_bytes_per_token") == size
     assert run.counter("hicache_codec_ratio") == pytest.approx(23_040 / size)
+    # A ratio that is given counts tokens: 8 times the device pool's, and SGLang's one page more.
+    assert run.counter("hicache_host_total_tokens") == 8 * 1024 + 16
     restored = run.counter("load_back_tokens_total")
     assert restored == PREFIXES * PREFIX_TOKENS
     assert run.counter("load_back_bytes_total") == restored * size

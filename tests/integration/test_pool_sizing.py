@@ -94,7 +94,9 @@ def test_the_default_ratio_spends_what_a_raw_pool_would(codec, saving):
     args = Setup(codec=codec).server_args
     sizes = {}
     for chosen in (2.0, None):
-        with get_context().override_server_args(**args | dict(hicache_ratio=chosen)):
+        with get_context().override_server_args(**args) as given:
+            # The override gives resolved values. What was on a command line is this, and read-only.
+            object.__setattr__(given, "hicache_ratio", chosen)
             device = MHATokenToKVPool(640, 16, torch.bfloat16, 8, 128, 2, DEVICE, False)
             pool = build_host_pool(device)  # at the ratio 2.0 that the default resolves to
             sizes[chosen] = pool.size

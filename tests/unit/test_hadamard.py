@@ -106,7 +106,7 @@ def test_every_channel_reaches_every_other(dim: int, parts: int, own: float, oth
 
 @pytest.mark.parametrize("dim", [0, -1, 257, 320, 512])
 def test_other_sizes_are_refused(dim: int) -> None:
-    with pytest.raises(ValueError, match=rf"^heads of {dim} values are not rotated; at most 256"):
+    with pytest.raises(ValueError, match=rf"^heads of {dim} values are not rotated, at most 256"):
         HeadRotation(dim)
 
 
