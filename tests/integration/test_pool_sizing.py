@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
-from sglang.srt.mem_cache.pool_host import common
+from sglang.srt.mem_cache.pool_host import common, mha_encoded
 from sglang.srt.runtime_context import get_context
 
 from .radix import DEVICE, Setup, radix, synchronize
@@ -89,14 +91,17 @@ def test_a_pool_beyond_the_budget_is_refused_in_encoded_bytes(monkeypatch):
 
 
 @pytest.mark.parametrize(("codec", "saving"), [("int8", 8192 / 4160), ("int4", 8192 / 2176)])
-def test_the_default_ratio_spends_what_a_raw_pool_would(codec, saving):
+def test_the_default_ratio_spends_what_a_raw_pool_would(codec, saving, monkeypatch):
     """SGLang's default ratio stands for memory; one that is given counts tokens."""
     args = Setup(codec=codec).server_args
     sizes = {}
     for chosen in (2.0, None):
-        with get_context().override_server_args(**args) as given:
-            # The override gives resolved values. What was on a command line is this, and read-only.
-            object.__setattr__(given, "hicache_ratio", chosen)
+        # The override gives resolved values only, so this stands in for what a command line gave;
+        # test_engine.py has a ratio that was given to a real server.
+        given = SimpleNamespace(hicache_ratio=chosen, enable_metrics=False)
+        with get_context().override_server_args(**args), monkeypatch.context() as patch:
+            context = SimpleNamespace(server_args=given)
+            patch.setattr(mha_encoded, "get_context", lambda context=context: context)
             device = MHATokenToKVPool(640, 16, torch.bfloat16, 8, 128, 2, DEVICE, False)
             pool = build_host_pool(device)  # at the ratio 2.0 that the default resolves to
             sizes[chosen] = pool.size
