@@ -42,7 +42,7 @@ def work(call: Call) -> int:
     return 0
 
 
-main = tool("map.py", __doc__, EXAMPLE, options, work)
+main = tool("map.py", __doc__, EXAMPLE, options, work, needs_git=False)
 
 
 if __name__ == "__main__":

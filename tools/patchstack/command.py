@@ -98,6 +98,8 @@ def tool(
     example: str,
     options: Callable[[Parser], None],
     work: Callable[[Call], int],
+    *,
+    needs_git: bool = True,
 ) -> Callable[..., int]:
     """Return the ``main`` of a tool of the patch stack.
 
@@ -109,6 +111,8 @@ def tool(
         Adds the options.
     work
         The tool. It imports what is not in the standard library itself.
+    needs_git
+        Whether the tool starts git.
     """
 
     def main(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
@@ -121,7 +125,7 @@ def tool(
             from patchstack import context as paths
             from patchstack import gitenv
 
-            variables = gitenv.isolate(os.environ)
+            variables = gitenv.isolate(os.environ) if needs_git else {}
             return work(Call(given, context or paths.Context.default(), variables))
 
         return run(program, body)
