@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
 
