@@ -178,9 +178,10 @@ def test_standard_output_that_is_full(scripts: Scripts, arguments: tuple[str, ..
     assert outcome.err.startswith(f"{arguments[0]}: {line}") and outcome.err.count("\n") == 1
 
 
-def test_standard_output_that_is_full_at_once(scripts: Scripts) -> None:
+@pytest.mark.parametrize("arguments", [("map.py",), ("map.py", "--help")], ids=" ".join)
+def test_standard_output_that_is_full_at_once(scripts: Scripts, arguments: tuple[str, ...]) -> None:
     """Where nothing is kept for later, it is the printing that fails."""
-    outcome = scripts.run("map.py", before=("bash", "-c", FULL), PYTHONUNBUFFERED="1")
+    outcome = scripts.run(*arguments, before=("bash", "-c", FULL), PYTHONUNBUFFERED="1")
     scripts.world.refused(outcome, 2, "No space left on device")
 
 
@@ -189,8 +190,10 @@ def test_standard_output_that_is_closed(scripts: Scripts) -> None:
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_nothing_can_be_said_at_all(scripts: Scripts) -> None:
-    outcome = scripts.run("map.py", "no-such", before=("bash", "-c", f"{FULL} 2>&1"))
+@pytest.mark.parametrize("unbuffered", [None, "1"])
+def test_nothing_can_be_said_at_all(scripts: Scripts, unbuffered: str | None) -> None:
+    nowhere = ("bash", "-c", f"{FULL} 2>&1")
+    outcome = scripts.run("map.py", "no-such", before=nowhere, PYTHONUNBUFFERED=unbuffered)
     assert outcome.code == 2
 
 

@@ -13,9 +13,9 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from patchstack.errors import Exit, ToolError
 
@@ -44,6 +44,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **options)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help, and let a failure be seen: argparse itself passes over it."""
+        print(self.format_help(), end="", file=file)
 
     def error(self, message: str) -> NoReturn:
         """Report a usage error without the usage text."""
@@ -196,13 +200,19 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Python would try once more at its end, and tell that in its own way.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up(sys.stdout)
         what = f"standard output cannot be written: {error.strerror}"
         raise ToolError(what, "make room there, or lead it elsewhere", Exit.USAGE) from None
 
 
+def _give_up(stream: TextIO) -> None:
+    """Drop what could not be written: Python would try at its end, and exit in its own way."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _fail(program: str, line: str, code: Exit) -> int:
-    with suppress(OSError):  # there is nobody to tell
-        print(f"{program}: {line}", file=sys.stderr)
+    try:
+        print(f"{program}: {line}", file=sys.stderr, flush=True)
+    except OSError:  # there is nobody to tell
+        _give_up(sys.stderr)
     return int(code)
