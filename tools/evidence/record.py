@@ -1,0 +1,291 @@
+"""One run as a file: what was set, what was measured, and where.
+
+A file is one run of one server. It is written whether the run can be used or not; one that cannot
+says why, and its name says that it does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import Exit, ToolError
+from serving.delivery import write_file
+
+#: Grows when a field is renamed, removed or means something else.
+SCHEMA = 1
+
+#: Configurations without a codec: no L2, and SGLang's own.
+NO_L2, RAW = "none", "raw"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A generated-shared-prefix workload of SGLang's serving benchmark.
+
+    Parameters
+    ----------
+    groups
+        Shared prefixes.
+    prompts_per_group
+        Requests that begin with each of them.
+    prefix_tokens, question_tokens, output_tokens
+        Tokens of a prefix, of what a request adds to it, and of its answer.
+    concurrency
+        Requests that are under way at a time.
+    seed
+        Of the tokens and of the order.
+    """
+
+    groups: int
+    prompts_per_group: int
+    prefix_tokens: int
+    question_tokens: int
+    output_tokens: int
+    concurrency: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "prompts_per_group", "prefix_tokens", "question_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: it has to be at least 1")
+        if self.output_tokens < 1 or self.concurrency < 1:
+            raise ValueError("an answer and a request at a time are the least")
+
+    @property
+    def requests(self) -> int:
+        """How many requests there are."""
+        return self.groups * self.prompts_per_group
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of one request."""
+        return self.prefix_tokens + self.question_tokens
+
+    @property
+    def working_set_tokens(self) -> int:
+        """Tokens of all prefixes."""
+        return self.groups * self.prefix_tokens
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a server was started with.
+
+    Parameters
+    ----------
+    experiment
+        Name of the experiment.
+    configuration
+        ``none`` (no L2), ``raw`` (SGLang's own) or a codec's name.
+    sizing
+        ``bytes`` or ``tokens``: what the L2s of an experiment have in common; or ``none``.
+    l1_tokens, page_size
+        Device cache.
+    l2_tokens
+        What the host cache has to hold, or 0 without one.
+    write_policy
+        SGLang's ``--hicache-write-policy``.
+    model
+        Name of the model.
+    workload
+        What is served.
+    """
+
+    experiment: str
+    configuration: str
+    sizing: str
+    l1_tokens: int
+    page_size: int
+    l2_tokens: int
+    write_policy: str
+    model: str
+    workload: Workload
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The host cache that the server allocated: tokens, bytes, and bytes that a token takes."""
+
+    slots: int
+    nbytes: int
+    size_per_token: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request, in the order in which the benchmark sent them.
+
+    Parameters
+    ----------
+    group
+        Which prefix it begins with.
+    prompt_tokens, output_tokens
+        Its length and its answer's.
+    device_tokens, host_tokens
+        Of the prompt, tokens that were in L1 and tokens that L2 gave back.
+    ttft_s
+        Seconds to the first token.
+    itl_s
+        Seconds between the later tokens.
+    """
+
+    group: int
+    prompt_tokens: int
+    output_tokens: int
+    device_tokens: int
+    host_tokens: int
+    ttft_s: float
+    itl_s: tuple[float, ...]
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Seconds for each token after the first, or None if there was none."""
+        return sum(self.itl_s) / len(self.itl_s) if self.itl_s else None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run.
+
+    Parameters
+    ----------
+    setup
+        What was started.
+    repeat
+        Which repetition it is, from 0.
+    position
+        Its place among all runs of the experiment, from 0: configurations take turns.
+    started
+        When, in UTC, ISO 8601.
+    invalid
+        Why the run cannot be used, or None.
+    provenance
+        Revision, packages and machine (:mod:`evidence.provenance`).
+    server_command, bench_command
+        Program and arguments.
+    pool
+        The host cache, or None without one.
+    counters
+        How far each of SGLang's ``/metrics`` counters went on while the workload was served.
+    gauges
+        SGLang's gauges when it had been served.
+    seconds
+        Wall time of the measured phase.
+    requests
+        One for each request.
+    log_tail
+        Last lines of the server's log.
+    """
+
+    setup: Setup
+    repeat: int
+    position: int
+    started: str
+    invalid: str | None
+    provenance: dict[str, Any]
+    server_command: tuple[str, ...]
+    bench_command: tuple[str, ...]
+    pool: Pool | None
+    counters: dict[str, float]
+    gauges: dict[str, float]
+    seconds: float
+    requests: tuple[Request, ...]
+    log_tail: tuple[str, ...]
+    schema: int = field(default=SCHEMA)
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        setup = self.setup
+        mark = "-INVALID" if self.invalid else ""
+        return f"{self.position:03}-{setup.configuration}-{self.repeat}{mark}.json"
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(request.prompt_tokens for request in self.requests)
+
+    @property
+    def device_tokens(self) -> int:
+        """Prompt tokens that were in L1."""
+        return sum(request.device_tokens for request in self.requests)
+
+    @property
+    def host_tokens(self) -> int:
+        """Prompt tokens that L2 gave back."""
+        return sum(request.host_tokens for request in self.requests)
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of all prompt tokens that were not computed."""
+        return (self.device_tokens + self.host_tokens) / self.prompt_tokens
+
+    @property
+    def output_throughput(self) -> float:
+        """Generated tokens per second of the measured phase."""
+        return sum(request.output_tokens for request in self.requests) / self.seconds
+
+    def write(self, folder: Path) -> Path:
+        """Write it into a folder and return the file."""
+        file = folder / self.name
+        write_file(file, json.dumps(asdict(self), indent=1))
+        return file
+
+
+def read_record(file: Path) -> Record:
+    """Read a run.
+
+    Raises
+    ------
+    ToolError
+        If the file is not one, or is of another schema.
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found["schema"] != SCHEMA:
+            raise ValueError(f"schema {found['schema']}, not {SCHEMA}")
+        return _record(found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolError(
+            f"{file} is not a run ({type(error).__name__}: {error})",
+            "give files that tools/experiment.py wrote",
+            Exit.USAGE,
+        ) from error
+
+
+def _record(found: dict[str, Any]) -> Record:
+    known = {item.name for item in fields(Record)}
+    setup = found["setup"]
+    requests = [
+        Request(**{**request, "itl_s": tuple(request["itl_s"])}) for request in found["requests"]
+    ]
+    parts: dict[str, Any] = {
+        "setup": Setup(**{**setup, "workload": Workload(**setup["workload"])}),
+        "pool": Pool(**found["pool"]) if found["pool"] else None,
+        "requests": tuple(requests),
+    }
+    for name in ("server_command", "bench_command", "log_tail"):
+        parts[name] = tuple(found[name])
+    return Record(**{**{name: found[name] for name in known}, **parts})
+
+
+def read_records(paths: Iterable[Path]) -> Sequence[Record]:
+    """Read files, and all runs in folders and their folders, by name.
+
+    Raises
+    ------
+    ToolError
+        If there is none.
+    """
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
+    ]
+    if not files:
+        raise ToolError("there are no runs", "run tools/experiment.py first", Exit.USAGE)
+    return [read_record(file) for file in files]
