@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from patchstack.errors import Exit
-from serving.l2 import L2, RAW
+from serving.l2 import L2, RAW, DevicePool
 from serving.launch import Serving, sglang_launch
 from serving.server import running
 
@@ -46,7 +46,7 @@ def start(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
 
     @contextmanager
     def run(codec: str, *options: str, fault: str = "") -> Iterator[str]:
-        l2 = L2(codec, L2_TOKENS / L1_TOKENS, L2_TOKENS)
+        l2 = L2.by_ratio(codec, L2_TOKENS / L1_TOKENS, DevicePool(L1_TOKENS, PAGE_SIZE))
         launch = sglang_launch(codec, Serving(model, L1_TOKENS, PAGE_SIZE), l2, folder)
         path = os.pathsep.join([*PATH, launch.environment["PYTHONPATH"]])
         changed = replace(

@@ -385,9 +385,12 @@ class TestLaunch:
     SERVING = Serving(Path("/models/m"), 1216, 16)
 
     def test_the_options_of_an_l2(self, tmp_path):
-        launch = sglang_launch("int8", self.SERVING, L2("int8", 2.5, 7), tmp_path)
+        l2 = L2("int8", ("--hicache-ratio", "2.5"), 7, "write_back")
+        launch = sglang_launch("int8", self.SERVING, l2, tmp_path)
         command = " ".join(launch.command)
-        assert "--enable-hierarchical-cache --hicache-l2-codec int8 --hicache-ratio 2.5" in command
+        assert "--enable-hierarchical-cache --hicache-l2-codec int8" in command
+        assert "--hicache-write-policy write_back --hicache-ratio 2.5" in command
+        assert "--max-running-requests 1 " in command
         assert launch.environment["HIQCACHE_POOL_REPORT"] == str(launch.pool_report)
         assert launch.environment["PYTHONPATH"].split(os.pathsep)[0] == str(PLUGIN)
         assert launch.url == f"http://127.0.0.1:{launch.port}"
@@ -400,7 +403,9 @@ class TestLaunch:
     def test_the_environment_cannot_turn_the_raw_l2_into_int8(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SGLANG_EXPERIMENTAL_HICACHE_INT8", "1")
         monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-        launch = sglang_launch("raw", self.SERVING, L2(RAW, 2.0, 7), tmp_path)
+        launch = sglang_launch(
+            "raw", self.SERVING, L2(RAW, ("--hicache-ratio", "2.0"), 7), tmp_path
+        )
         assert "SGLANG_EXPERIMENTAL_HICACHE_INT8" not in launch.environment
         assert launch.environment["OMP_WAIT_POLICY"] == "ACTIVE"
 

@@ -12,9 +12,8 @@ from serving.metrics import TransferCounters, parse_counters
 from serving.pool_report import PoolReport, read_pool_report
 from serving.progress import Progress
 from serving.server import ready
+from serving.settling import settled_metrics
 from serving.workload import Workload
-
-_SETTLE_S, _SETTLE_POLL_S = 30.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def run_workload(launch: Launch, workload: Workload, progress: Progress) -> Run:
         _warm_up(client, workload)
         before = parse_counters(client.metrics())
         replies = _serve(client, workload, launch.name, progress)
-        counters = _settled(client).since(before)
+        counters = parse_counters(settled_metrics(client)).since(before)
         pool = read_pool_report(launch.pool_report) if launch.pool_report else None
     return Run(launch.name, launch.command, pool, counters, replies, time.monotonic() - started)
 
@@ -97,15 +96,3 @@ def _serve(client: Client, workload: Workload, name: str, progress: Progress) ->
         replies.append(client.complete(prompt.tokens, workload.scale.prefix_tokens))
         progress.count(f"L2 {name}: requests", len(replies), total)
     return tuple(replies)
-
-
-def _settled(client: Client) -> TransferCounters:
-    """Read the counters once they stand still: SGLang counts a backup when it has ended."""
-    deadline = time.monotonic() + _SETTLE_S
-    now = parse_counters(client.metrics())
-    while time.monotonic() < deadline:
-        time.sleep(_SETTLE_POLL_S)
-        before, now = now, parse_counters(client.metrics())
-        if now == before:
-            break
-    return now

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 RAW = "none"
 
 
+#: SGLang's default of ``--hicache-write-policy``.
+WRITE_THROUGH = "write_through"
+
+
+@dataclass(frozen=True)
+class DevicePool:
+    """The device cache that SGLang sizes a host cache by."""
+
+    tokens: int
+    page_size: int
+
+
 @dataclass(frozen=True)
 class L2:
     """A host cache.
@@ -23,23 +35,56 @@ class L2:
     ----------
     codec
         Value of ``--hicache-l2-codec``.
-    ratio
-        Value of ``--hicache-ratio``.
+    size
+        The option that sizes it, and its value.
     tokens
         What it should hold then.
+    write_policy
+        Value of ``--hicache-write-policy``.
     """
 
     codec: str
-    ratio: float
+    size: tuple[str, str]
     tokens: int
+    write_policy: str = WRITE_THROUGH
+
+    @classmethod
+    def by_ratio(
+        cls, codec: str, ratio: float, device: DevicePool, write_policy: str = WRITE_THROUGH
+    ) -> L2:
+        """Return one that holds so many times the device cache's tokens."""
+        from hiqcache.capacity import tokens_for_ratio
+
+        tokens = tokens_for_ratio(ratio, device.tokens, device.page_size)
+        return cls(codec, ("--hicache-ratio", repr(ratio)), tokens, write_policy)
+
+    @classmethod
+    def by_size(
+        cls, codec: str, gigabytes: int, geometry: KVGeometry, write_policy: str = WRITE_THROUGH
+    ) -> L2:
+        """Return one of so many decimal gigabytes."""
+        from hiqcache.capacity import tokens_for_size
+
+        tokens = tokens_for_size(gigabytes, stored_bytes(codec, geometry), geometry.page_size)
+        return cls(codec, ("--hicache-size", str(gigabytes)), tokens, write_policy)
 
     def options(self) -> list[str]:
         """Return the server's options."""
         return [
             "--enable-hierarchical-cache",
             *("--hicache-l2-codec", self.codec),
-            *("--hicache-ratio", repr(self.ratio)),
+            *("--hicache-write-policy", self.write_policy),
+            *self.size,
         ]
+
+
+def stored_bytes(codec: str, geometry: KVGeometry) -> int:
+    """Return the bytes of a token, all layers, in a host cache of that codec."""
+    from hiqcache.codecs import make_codec
+
+    if codec == RAW:
+        return geometry.bytes_per_token
+    return make_codec(codec, geometry).bytes_per_token
 
 
 def usable_codecs(geometry: KVGeometry, names: Sequence[str] | None) -> list[str]:
@@ -61,14 +106,6 @@ def usable_codecs(geometry: KVGeometry, names: Sequence[str] | None) -> list[str
     return codecs
 
 
-@dataclass(frozen=True)
-class DevicePool:
-    """The device cache that SGLang sizes a host cache by."""
-
-    tokens: int
-    page_size: int
-
-
 def equal_l2s(
     geometry: KVGeometry, codec: str, raw_tokens: int, device: DevicePool
 ) -> tuple[L2, L2]:
@@ -85,14 +122,14 @@ def equal_l2s(
     device
         The device cache.
     """
-    from hiqcache.capacity import ratio_for_bytes, tokens_for_ratio
-    from hiqcache.codecs import make_codec
+    from hiqcache.capacity import ratio_for_bytes
 
     budget = raw_tokens * geometry.bytes_per_token
 
-    def of(name: str, bytes_per_token: int) -> L2:
-        ratio = ratio_for_bytes(budget, bytes_per_token, device.tokens, device.page_size)
-        return L2(name, ratio, tokens_for_ratio(ratio, device.tokens, device.page_size))
+    def of(name: str) -> L2:
+        token = stored_bytes(name, geometry)
+        return L2.by_ratio(
+            name, ratio_for_bytes(budget, token, device.tokens, device.page_size), device
+        )
 
-    encoded = make_codec(codec, geometry).bytes_per_token
-    return of(RAW, geometry.bytes_per_token), of(codec, encoded)
+    return of(RAW), of(codec)

@@ -56,11 +56,22 @@ class Launch:
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served, alike in every run of a comparison."""
+    """What is served, alike in every run of a comparison.
+
+    Parameters
+    ----------
+    model
+        A Hugging Face folder.
+    l1_tokens, page_size
+        The device cache.
+    concurrency
+        Requests that are served at a time.
+    """
 
     model: Path
     l1_tokens: int
     page_size: int
+    concurrency: int = 1
 
 
 @contextmanager
@@ -92,7 +103,7 @@ def free_port() -> int:
 
 
 def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> Launch:
-    """Describe a server on this machine's CPU that serves one request at a time.
+    """Describe a server on this machine's CPU.
 
     Parameters
     ----------
@@ -112,7 +123,7 @@ def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> L
         *("--device", "cpu", "--attention-backend", "torch_native"),
         *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
         *("--max-total-tokens", str(serving.l1_tokens), "--page-size", str(serving.page_size)),
-        *("--max-running-requests", "1", "--random-seed", "0"),
+        *("--max-running-requests", str(serving.concurrency), "--random-seed", "0"),
         *("--enable-metrics", "--enable-cache-report", "--sleep-on-idle"),
         *(l2.options() if l2 else []),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -56,6 +56,49 @@ def l2_capacity(text: str) -> int | None:
     """Return how many tokens a server's L2 holds, if its ``/metrics`` say so."""
     # Processes that share a model's heads hold the same tokens, so theirs are not added.
     return max((int(value) for name, value in _samples(text) if name == _L2_CAPACITY), default=None)
+
+
+#: Labels that tell samples of one metric apart. The others name the process and the model.
+_TELLING = ("reason", "pool", "cache_source")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a server's counters and gauges, summed over its processes.
+
+    Parameters
+    ----------
+    counters, gauges
+        By name, with the labels that tell them apart. A histogram gives its sum and its count.
+    """
+
+    counters: dict[str, float]
+    gauges: dict[str, float]
+
+    def counted_since(self, before: Snapshot) -> dict[str, float]:
+        """Return how far each counter went on, without those that stood still."""
+        steps = {
+            name: value - before.counters.get(name, 0.0)
+            for name, value in sorted(self.counters.items())
+        }
+        return {name: step for name, step in steps.items() if step}
+
+
+def snapshot(text: str) -> Snapshot:
+    """Read everything in a server's ``/metrics`` but the buckets of its histograms."""
+    found: dict[str, dict[str, float]] = {"counter": {}, "gauge": {}}
+    for family in text_string_to_metric_families(text):
+        kind = found["gauge" if family.type == "gauge" else "counter"]
+        for sample in family.samples:
+            if "le" not in sample.labels:
+                name = _told_apart(sample.name, sample.labels)
+                kind[name] = kind.get(name, 0.0) + sample.value
+    return Snapshot(found["counter"], found["gauge"])
+
+
+def _told_apart(name: str, labels: Mapping[str, str]) -> str:
+    telling = [f'{label}="{labels[label]}"' for label in _TELLING if label in labels]
+    return f"{name}{{{','.join(telling)}}}" if telling else name
 
 
 def _samples(text: str) -> Iterator[tuple[str, float]]:

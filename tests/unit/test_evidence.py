@@ -1,0 +1,332 @@
+"""Experiments without a server: what is planned, what is written down, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import experiment
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evidence.bench import bench_command, run_bench
+from evidence.cases import CASES, FULL, SCALES, SMALL, Visit
+from evidence.record import (
+    NO_L2,
+    RAW,
+    Pool,
+    Record,
+    Request,
+    Setup,
+    Workload,
+    read_record,
+    read_records,
+)
+from evidence.running import Experiment, why_invalid
+from evidence.sizing import confirmed, l2_of_bytes, l2_of_tokens
+from hiqcache.geometry import KVGeometry
+from patchstack.errors import ToolError
+from serving.l2 import DevicePool
+from serving.metrics import snapshot
+from serving.pool_report import PoolReport
+
+WORKLOAD = Workload(2, 2, 16, 4, 3, 2, 7)
+GEOMETRY = KVGeometry(9, 8, 128)
+DEVICE = DevicePool(16_384, 1)
+REQUESTS = tuple(
+    Request(group, 20, 3, device, host, 0.5, (0.1, 0.3))
+    for group, device, host in ((0, 0, 0), (1, 0, 0), (0, 16, 0), (1, 0, 16))
+)
+COUNTED = {"sglang:load_back_tokens_total": 16.0, "sglang:hicache_backup_tokens_total": 40.0}
+POOL = Pool(64, 64 * 20_736, 20_736)
+
+
+def a_record(**changes) -> Record:
+    setup = Setup("equal-bytes", "int8", "bytes", 32, 1, 64, "write_through", "tiny", WORKLOAD)
+    parts = dict(
+        setup=setup,
+        repeat=1,
+        position=3,
+        started="2026-01-01T00:00:00+00:00",
+        invalid=None,
+        provenance={"commit": "c"},
+        server_command=("python", "-m", "x"),
+        bench_command=("python",),
+        pool=POOL,
+        counters=COUNTED,
+        gauges={"sglang:hicache_host_used_tokens": 40.0},
+        seconds=2.0,
+        requests=REQUESTS,
+        log_tail=("last",),
+    )
+    return Record(**{**parts, **changes})
+
+
+class TestRecord:
+    def test_it_is_read_as_it_was_written(self, tmp_path):
+        file = a_record().write(tmp_path)
+        assert file.name == "003-int8-1.json"
+        assert read_record(file) == a_record()
+
+    def test_one_that_cannot_be_used_says_so_in_its_name(self, tmp_path):
+        assert a_record(invalid="why").write(tmp_path).name == "003-int8-1-INVALID.json"
+
+    def test_figures(self):
+        record = a_record()
+        assert (record.device_tokens, record.host_tokens, record.prompt_tokens) == (16, 16, 80)
+        assert record.hit_rate == pytest.approx(0.4)
+        assert record.output_throughput == pytest.approx(6.0)
+        assert record.requests[0].tpot_s == pytest.approx(0.2)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda found: found.pop("pool"),
+            lambda found: found.update(schema=99),
+            lambda found: found["setup"].update(surprise=1),
+            lambda found: found["setup"]["workload"].update(groups=0),
+            lambda found: found.update(requests=[3]),
+        ],
+    )
+    def test_another_file_is_refused(self, tmp_path, change):
+        file = a_record().write(tmp_path)
+        found = json.loads(file.read_text())
+        change(found)
+        file.write_text(json.dumps(found))
+        with pytest.raises(ToolError, match="is not a run"):
+            read_record(file)
+
+    def test_a_folder_is_read_whole(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        a_record().write(tmp_path / "a")
+        a_record(position=4).write(tmp_path)
+        assert [record.position for record in read_records([tmp_path])] == [4, 3]
+
+    def test_no_run_at_all_is_refused(self, tmp_path):
+        with pytest.raises(ToolError, match="no runs"):
+            read_records([tmp_path])
+
+
+class TestCases:
+    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+    def test_every_configuration_serves_the_same(self, name, scale):
+        visits = list(CASES[name].visits(scale))
+        served = {c: [v.workloads for v in visits if v.configuration == c] for c in
+                  CASES[name].configurations}  # fmt: skip
+        assert len({tuple(workloads) for workloads in served.values()}) == 1
+        assert Counter(v.configuration for v in visits) == Counter(
+            {c: scale.repeats for c in CASES[name].configurations}
+        )
+
+    def test_configurations_take_turns_in_being_the_first(self):
+        firsts = [v.configuration for v in CASES["equal-bytes"].visits(FULL)][::3]
+        assert firsts == [NO_L2, RAW, "int8", NO_L2, RAW]
+
+    def test_repeats_have_seeds_of_their_own(self):
+        seeds = {v.workloads[0].seed for v in CASES["equal-bytes"].visits(FULL)}
+        assert len(seeds) == FULL.repeats
+
+    def test_the_published_scale(self):
+        assert (FULL.l1_tokens, FULL.workload.groups, FULL.workload.requests) == (16_384, 32, 128)
+        raw, int8 = (l2_of_bytes(c, FULL.l2_bytes, GEOMETRY, DEVICE, "p") for c in (RAW, "int8"))
+        assert (raw.tokens, int8.tokens) == (54_254, 96_451)
+        assert raw.size == int8.size == ("--hicache-size", "2")
+
+    def test_the_small_one_is_an_eighth(self):
+        device = DevicePool(SMALL.l1_tokens, 1)
+        raw, int8 = (l2_of_bytes(c, SMALL.l2_bytes, GEOMETRY, device, "p") for c in (RAW, "int8"))
+        assert (raw.tokens, int8.tokens) == (54_254 // 8 + 1, 96_451 // 8)
+        assert raw.size[0] == int8.size[0] == "--hicache-ratio"
+
+    def test_a_sweep_moves_one_field(self):
+        workloads = CASES["working-set"].workloads(FULL)
+        assert [w.groups for w in workloads] == [13, 26, 38, 51, 77, 106]
+        assert len({replace(w, groups=1) for w in workloads}) == 1
+        shares = [w.working_set_tokens / 54_254 for w in workloads]
+        assert shares[0] < 0.5 and shares[-1] > 4
+
+
+class TestSizing:
+    def test_no_l2(self):
+        assert l2_of_bytes(NO_L2, 10**9, GEOMETRY, DEVICE, "p") is None
+        assert l2_of_tokens(NO_L2, 100, DEVICE, "p") is None
+
+    @given(st.integers(2, 400), st.integers(1, 64), st.integers(1, 5000))
+    def test_tokens_that_are_asked_for_are_had(self, pages, page_size, device_pages):
+        device = DevicePool(device_pages * page_size, page_size)
+        assert l2_of_tokens(RAW, pages * page_size, device, "p").tokens == pages * page_size
+
+    def test_part_of_a_page_is_refused(self):
+        with pytest.raises(ToolError, match="not whole pages"):
+            l2_of_tokens(RAW, 100, DevicePool(256, 64), "p")
+
+    @pytest.mark.parametrize(
+        ("slots", "gauge", "said"),
+        [(54_254, 54_254.0, None), (54_255, 54_254.0, "allocated"), (54_254, None, "its gauge")],
+    )
+    def test_another_size_than_planned_is_refused(self, slots, gauge, said):
+        planned = l2_of_bytes(RAW, 2 * 10**9, GEOMETRY, DEVICE, "p")
+        report = PoolReport("P", slots, 36_864, slots * 36_864, 1, "layer_first", 16_384)
+        if said is None:
+            assert confirmed(planned, report, gauge).slots == slots
+        else:
+            with pytest.raises(ToolError, match=f"{said} "):
+                confirmed(planned, report, gauge)
+
+
+class TestValidity:
+    GAUGES = {"sglang:hicache_host_used_tokens": 40.0}  # noqa: RUF012
+
+    def why(self, **changes):
+        parts = dict(workload=WORKLOAD, pool=POOL, requests=REQUESTS, counted=COUNTED)
+        return why_invalid(**{**parts, "gauges": self.GAUGES, **changes})
+
+    def test_a_run_that_can_be_used(self):
+        assert self.why() is None
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"counted": {**COUNTED, "sglang:load_back_tokens_total": 17.0}}, "counted 17"),
+            ({"counted": {"sglang:load_back_tokens_total": 16.0}}, "nothing was written"),
+            ({"gauges": {"sglang:hicache_host_used_tokens": 65.0}}, "holds 65"),
+            ({"requests": (*REQUESTS, replace(REQUESTS[0], output_tokens=2))}, "other lengths"),
+        ],
+    )
+    def test_one_that_cannot(self, changes, said):
+        assert said in self.why(**changes)
+
+    def test_without_an_l2_nothing_has_to_be_written(self):
+        cold = tuple(replace(request, host_tokens=0) for request in REQUESTS)
+        assert self.why(pool=None, requests=cold, counted={}) is None
+
+
+@dataclass
+class Row:
+    """A row of the benchmark's cache of prompts, as far as it is read."""
+
+    prompt: list[int]
+
+
+#: Stands in for the benchmark: it writes what SGLang's writes, and where.
+BENCHMARK = """
+import json, os, pathlib, shutil, sys
+given, answer = sys.argv[1:3]
+cache = pathlib.Path(os.environ["HOME"], ".cache/sglang/benchmark")
+cache.mkdir(parents=True)
+shutil.copy(given, cache / "gen_shared_prefix_7.pkl")
+pathlib.Path(given).with_name("bench.jsonl").write_text(answer)
+"""
+
+
+class TestBench:
+    ANSWER = {  # noqa: RUF012
+        "duration": 2.5,
+        "completed": 4,
+        "errors": [""] * 4,
+        "input_lens": [20] * 4,
+        "output_lens": [3] * 4,
+        "cached_tokens_details": [None, {"device": 0, "host": 16}, {"device": 16}, None],
+        "ttfts": [0.1, 0.2, 0.3, 0.4],
+        "itls": [[0.5, 0.6]] * 4,
+    }
+
+    def run(self, folder: Path, **changes):
+        first, second = [1] * 16, [2] * 16
+        rows = [Row([*prefix, 9, 9, 9, n]) for n, prefix in enumerate([second, first] * 2)]
+        (folder / "rows.pkl").write_bytes(pickle.dumps(rows))
+        answer = json.dumps({**self.ANSWER, **changes})
+        command = (sys.executable, "-c", BENCHMARK, str(folder / "rows.pkl"), answer)
+        return run_bench(command, {}, WORKLOAD, folder)
+
+    def test_requests_are_told_by_their_prefixes(self, tmp_path):
+        benched = self.run(tmp_path)
+        assert benched.seconds == 2.5
+        assert [request.group for request in benched.requests] == [0, 1, 0, 1]
+        assert [r.host_tokens for r in benched.requests] == [0, 16, 0, 0]
+        assert [r.device_tokens for r in benched.requests] == [0, 0, 16, 0]
+        assert benched.requests[3].itl_s == (0.5, 0.6)
+
+    def test_a_request_that_failed_is_told(self, tmp_path):
+        with pytest.raises(ToolError, match="3 of 4 requests answered: the reason"):
+            self.run(tmp_path, completed=3, errors=["", "a\nthe reason\n", "", ""])
+
+    def test_a_benchmark_that_fails_is_told(self, tmp_path):
+        command = (sys.executable, "-c", "raise ValueError('no such workload')")
+        with pytest.raises(ToolError, match="code 1: ValueError: no such workload"):
+            run_bench(command, {}, WORKLOAD, tmp_path)
+
+    def test_its_command_names_the_workload(self, tmp_path):
+        command = " ".join(bench_command("http://h:1", Path("/m"), WORKLOAD, tmp_path))
+        assert "--gsp-num-groups 2 --gsp-prompts-per-group 2 --gsp-system-prompt-len 16" in command
+        assert "--max-concurrency 2 --seed 7" in command
+
+
+class TestSnapshot:
+    TEXT = """\
+# TYPE a_total counter
+a_total{pid="1",reason="x"} 2
+a_total{pid="2",reason="x"} 3
+a_total{pid="1",reason="y"} 4
+# TYPE s histogram
+s_bucket{le="1.0"} 1
+s_bucket{le="+Inf"} 2
+s_count 2
+s_sum 1.5
+# TYPE g gauge
+g 7
+"""
+
+    def test_samples_of_one_metric(self):
+        found = snapshot(self.TEXT)
+        assert found.counters == {
+            'a_total{reason="x"}': 5,
+            'a_total{reason="y"}': 4,
+            "s_count": 2,
+            "s_sum": 1.5,
+        }
+        assert found.gauges == {"g": 7}
+
+    def test_what_stood_still_is_left_out(self):
+        now = snapshot(self.TEXT.replace("} 4", "} 9"))
+        assert now.counted_since(snapshot(self.TEXT)) == {'a_total{reason="y"}': 5}
+
+
+def test_a_visit_is_set_up_as_its_case_says(tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            dict(num_hidden_layers=9, num_attention_heads=8, num_key_value_heads=8, head_dim=128,
+                 hidden_size=256)
+        )
+    )  # fmt: skip
+    plan = Experiment("equal-tokens", CASES["equal-tokens"], FULL, tmp_path)
+    setup = plan.setup(Visit("int8", 0, (FULL.workload,)), FULL.workload)
+    assert (setup.l2_tokens, setup.sizing, setup.write_policy) == (
+        54_254,
+        "tokens",
+        "write_through",
+    )
+    assert plan.l2(RAW).tokens == 54_254 and plan.l2(NO_L2) is None
+    launch = plan.launch(Visit("int8", 0, (FULL.workload,)), tmp_path)
+    assert "--max-running-requests 8" in " ".join(launch.command)
+
+
+class TestCommandLine:
+    @pytest.mark.parametrize(
+        "arguments",
+        [["no-such"], ["equal-bytes", "--repeats", "0"], ["equal-bytes", "--scale", "huge"], []],
+    )
+    def test_usage(self, arguments, capsys):
+        assert experiment.main(arguments) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+    def test_the_environment_is_asked_for(self, capsys):
+        """Where these tests run there is no SGLang."""
+        assert experiment.main(["equal-bytes"]) == 2
+        assert "tox -e reproduce" in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""The experiments, by name: which configurations serve which workloads, and with what L2.
+
+The scale ``full`` is the one at which the effect of an INT8 L2 was first published, in tokens: an
+L1 of 16,384, 32 prefixes of 2,048, four prompts of each, eight at a time, and an L2 of 8 GB for
+Qwen3-8B, which is 2 GB for a model with a quarter of its layers. Lengths of questions and answers
+were not published; here they are 64 and 8. ``small`` is an eighth of all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from evidence.record import NO_L2, RAW, Workload
+from serving.l2 import WRITE_THROUGH
+
+WRITE_BACK = "write_back"
+FORMATS = ("int8", "int8-hadamard", "k8v4", "int4")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is.
+
+    Parameters
+    ----------
+    l1_tokens, page_size
+        The device cache.
+    l2_bytes
+        Bytes of every L2 where those are equal.
+    workload
+        What is served where nothing else is said.
+    repeats
+        How often.
+    """
+
+    l1_tokens: int
+    page_size: int
+    l2_bytes: int
+    workload: Workload
+    repeats: int
+
+
+#: Bytes of a token of the model that is served by default, all layers.
+_TOKEN = 9 * 2 * 8 * 128 * 2
+FULL = Scale(16_384, 1, 2 * 10**9, Workload(32, 4, 2048, 64, 8, 8, 1), 5)
+SMALL = Scale(2_048, 1, 6_782 * _TOKEN, Workload(32, 4, 256, 8, 8, 8, 1), 3)
+SCALES = {"full": FULL, "small": SMALL}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One server, and the workloads that it serves one after another, each with empty caches."""
+
+    configuration: str
+    repeat: int
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An experiment.
+
+    Parameters
+    ----------
+    about
+        What it answers, in a line.
+    sizing
+        What the L2s have in common: ``bytes`` or ``tokens`` (those that the bytes hold raw).
+    configurations
+        Which servers.
+    write_policy
+        SGLang's ``--hicache-write-policy``.
+    """
+
+    about: str
+    sizing: str
+    configurations: tuple[str, ...]
+    write_policy: str = WRITE_THROUGH
+
+    def workloads(self, scale: Scale) -> tuple[Workload, ...]:
+        """What each server serves."""
+        return (scale.workload,)
+
+    def visits(self, scale: Scale) -> Iterator[Visit]:
+        """Yield the servers in the order in which they are started.
+
+        Configurations take turns, and each repetition begins with another one, so that what drifts
+        on the machine falls on all of them. A repetition's workload is the same for all.
+        """
+        for repeat in range(scale.repeats):
+            start = repeat % len(self.configurations)
+            workloads = tuple(replace(w, seed=w.seed + repeat) for w in self.workloads(scale))
+            for name in self.configurations[start:] + self.configurations[:start]:
+                yield Visit(name, repeat, workloads)
+
+
+@dataclass(frozen=True)
+class Sweep(Case):
+    """An experiment over one field of the workload.
+
+    Parameters
+    ----------
+    field
+        Which.
+    factors
+        Its values, as multiples of the scale's.
+    """
+
+    field: str = "groups"
+    factors: Sequence[float] = ()
+
+    def workloads(self, scale: Scale) -> tuple[Workload, ...]:
+        """One for each value."""
+        base = getattr(scale.workload, self.field)
+        return tuple(
+            replace(scale.workload, **{self.field: max(1, round(factor * base))})
+            for factor in self.factors
+        )
+
+
+_ALL = (NO_L2, RAW, *FORMATS)
+#: The prefixes of a workload are 1.21 times what its raw L2 holds.
+CASES: dict[str, Case] = {
+    "equal-bytes": Case("more tokens in the same memory", "bytes", (NO_L2, RAW, "int8")),
+    "formats": Case("every format in the same memory", "bytes", (RAW, *FORMATS)),
+    "write-back": Case(
+        "the same, written back on eviction", "bytes", (RAW, "int8"), WRITE_BACK
+    ),
+    "equal-tokens": Case("as many tokens in less memory", "tokens", (RAW, "int8")),
+    "working-set": Sweep(
+        "where more capacity pays", "bytes", _ALL,
+        field="groups", factors=(0.4, 0.8, 1.2, 1.6, 2.4, 3.3),
+    ),
+    "prefix-length": Sweep(
+        "prefixes of other lengths", "bytes", (RAW, "int8"),
+        field="prefix_tokens", factors=(0.25, 0.5, 1.0, 2.0),
+    ),
+    "concurrency": Sweep(
+        "more and fewer requests at a time", "bytes", (RAW, "int8"),
+        field="concurrency", factors=(0.125, 0.5, 1.0, 2.0),
+    ),
+}  # fmt: skip

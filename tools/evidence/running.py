@@ -1,0 +1,214 @@
+"""One run after another, each written down as soon as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evidence.bench import bench_command, run_bench
+from evidence.cases import Case, Scale, Visit
+from evidence.provenance import provenance
+from evidence.record import RAW, Pool, Record, Request, Setup, Workload
+from evidence.sizing import confirmed, l2_of_bytes, l2_of_tokens
+from serving.client import Client
+from serving.l2 import L2, DevicePool
+from serving.launch import Launch, Serving, logs_folder, sglang_launch
+from serving.metrics import l2_capacity, snapshot
+from serving.model import model_geometry
+from serving.pool_report import read_pool_report
+from serving.progress import Progress
+from serving.server import ready
+from serving.settling import settled_metrics
+
+_LOG_LINES = 40
+_LOADED = "sglang:load_back_tokens_total"
+_BACKED_UP = "sglang:hicache_backup_tokens_total"
+_USED = "sglang:hicache_host_used_tokens"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A case at a scale, with a model.
+
+    Parameters
+    ----------
+    name
+        Of the case.
+    case, scale
+        What is served by which servers, and how large all of it is.
+    model
+        A Hugging Face folder.
+    """
+
+    name: str
+    case: Case
+    scale: Scale
+    model: Path
+
+    @property
+    def device(self) -> DevicePool:
+        """The device cache."""
+        return DevicePool(self.scale.l1_tokens, self.scale.page_size)
+
+    def l2(self, configuration: str) -> L2 | None:
+        """Return the host cache of a configuration."""
+        geometry = model_geometry(self.model, self.scale.page_size)
+        policy = self.case.write_policy
+
+        def of_bytes(name: str) -> L2 | None:
+            return l2_of_bytes(name, self.scale.l2_bytes, geometry, self.device, policy)
+
+        if self.case.sizing == "bytes":
+            return of_bytes(configuration)
+        raw = of_bytes(RAW)
+        assert raw is not None
+        return l2_of_tokens(configuration, raw.tokens, self.device, policy)
+
+    def setup(self, visit: Visit, workload: Workload) -> Setup:
+        """Return what a run is started with."""
+        l2 = self.l2(visit.configuration)
+        return Setup(
+            experiment=self.name,
+            configuration=visit.configuration,
+            sizing=self.case.sizing,
+            l1_tokens=self.scale.l1_tokens,
+            page_size=self.scale.page_size,
+            l2_tokens=l2.tokens if l2 else 0,
+            write_policy=self.case.write_policy,
+            model=self.model.name,
+            workload=workload,
+        )
+
+    def launch(self, visit: Visit, folder: Path) -> Launch:
+        """Describe a configuration's server."""
+        concurrency = max(workload.concurrency for workload in visit.workloads)
+        scale = self.scale
+        serving = Serving(self.model, scale.l1_tokens, scale.page_size, concurrency)
+        return sglang_launch(visit.configuration, serving, self.l2(visit.configuration), folder)
+
+
+def run_experiment(experiment: Experiment, folder: Path, progress: Progress) -> list[Path]:
+    """Run it, and return the files of its runs.
+
+    Parameters
+    ----------
+    experiment
+        What to run.
+    folder
+        Where the runs go. What an earlier call wrote there is not run again.
+    progress
+        Told about every step.
+    """
+    files: list[Path] = []
+    for visit in experiment.case.visits(experiment.scale):
+        first = len(files)
+        found = [_written(folder, first + number) for number in range(len(visit.workloads))]
+        if all(found):
+            files += [file for file in found if file]
+            continue
+        with logs_folder("experiment") as scratch:
+            for record in _serve(experiment, visit, first, scratch, progress):
+                files.append(record.write(folder))
+    return files
+
+
+def _written(folder: Path, position: int) -> Path | None:
+    return next(iter(folder.glob(f"{position:03}-*.json")), None)
+
+
+def _serve(
+    experiment: Experiment, visit: Visit, first: int, scratch: Path, progress: Progress
+) -> Iterator[Record]:
+    """Serve a visit's workloads, each with empty caches."""
+    launch = experiment.launch(visit, scratch)
+    environment = provenance()
+    with ready(launch, progress) as client:
+        pool = _pool(experiment.l2(visit.configuration), launch, client)
+        for number, workload in enumerate(visit.workloads):
+            setup = experiment.setup(visit, workload)
+            progress.stage(_told(setup, visit.repeat))
+            started = datetime.now(UTC).isoformat(timespec="seconds")
+            at = scratch / f"bench-{number}"
+            at.mkdir()
+            command = bench_command(launch.url, experiment.model, workload, at)
+            _warm_up(client, workload)
+            before = snapshot(client.metrics())
+            benched = run_bench(command, launch.environment, workload, at)
+            after = snapshot(settled_metrics(client))
+            counted = after.counted_since(before)
+            yield Record(
+                setup=setup,
+                repeat=visit.repeat,
+                position=first + number,
+                started=started,
+                invalid=why_invalid(workload, pool, benched.requests, counted, after.gauges),
+                provenance=environment,
+                server_command=launch.command,
+                bench_command=command,
+                pool=pool,
+                counters=counted,
+                gauges=after.gauges,
+                seconds=benched.seconds,
+                requests=benched.requests,
+                log_tail=tuple(launch.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]),
+            )
+
+
+def _told(setup: Setup, repeat: int) -> str:
+    workload = setup.workload
+    return (
+        f"{setup.experiment}: {setup.configuration}, repeat {repeat}, "
+        f"{workload.groups} x {workload.prompts_per_group} requests, "
+        f"prefixes of {workload.prefix_tokens}, {workload.concurrency} at a time"
+    )
+
+
+def _pool(planned: L2 | None, launch: Launch, client: Client) -> Pool | None:
+    if planned is None:
+        return None
+    assert launch.pool_report
+    report = read_pool_report(launch.pool_report)
+    return confirmed(planned, report, l2_capacity(client.metrics()))
+
+
+def _warm_up(client: Client, workload: Workload) -> None:
+    """Let a prompt of the same size pay for what is made on first use, and forget it."""
+    client.complete(range(workload.prompt_tokens), new_tokens=workload.output_tokens)
+    client.flush()
+
+
+def why_invalid(
+    workload: Workload,
+    pool: Pool | None,
+    requests: Sequence[Request],
+    counted: Mapping[str, float],
+    gauges: Mapping[str, float],
+) -> str | None:
+    """Return why a run cannot be used, or None.
+
+    Parameters
+    ----------
+    workload
+        What was served.
+    pool
+        The server's host cache, or None.
+    requests
+        What came of it.
+    counted, gauges
+        The server's own figures.
+    """
+    lengths = {(request.prompt_tokens, request.output_tokens) for request in requests}
+    if lengths != {(workload.prompt_tokens, workload.output_tokens)}:
+        return f"prompts and answers of other lengths than set: {sorted(lengths)}"
+    restored = sum(request.host_tokens for request in requests)
+    loaded = counted.get(_LOADED, 0)
+    if restored != loaded:
+        return f"requests had {restored} tokens restored and SGLang counted {loaded:.0f}"
+    used = gauges.get(_USED, 0)
+    if pool and used > pool.slots:
+        return f"an L2 of {pool.slots} tokens holds {used:.0f}"
+    if pool and not counted.get(_BACKED_UP):
+        return "nothing was written to L2"
+    return None

@@ -1,0 +1,95 @@
+"""The host cache of each configuration: of the same bytes or the same tokens, and as large as said.
+
+A server whose cache is of another size than planned shows something else than it is taken for, so
+nothing is measured on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evidence.record import NO_L2, RAW, Pool
+from patchstack.errors import Exit, ToolError
+from serving import l2 as l2s
+from serving.l2 import L2, DevicePool, stored_bytes
+from serving.pool_report import PoolReport
+
+if TYPE_CHECKING:
+    from hiqcache.geometry import KVGeometry
+
+
+def codec_flag(configuration: str) -> str:
+    """Return a configuration's value of ``--hicache-l2-codec``."""
+    return l2s.RAW if configuration == RAW else configuration
+
+
+def l2_of_bytes(
+    configuration: str, budget: int, geometry: KVGeometry, device: DevicePool, write_policy: str
+) -> L2 | None:
+    """Return a configuration's host cache of so many bytes, but for less than a page.
+
+    A budget of whole decimal gigabytes is given as ``--hicache-size``, as an operator would.
+    """
+    from hiqcache.capacity import GIGABYTE, ratio_for_bytes
+
+    if configuration == NO_L2:
+        return None
+    codec = codec_flag(configuration)
+    gigabytes, rest = divmod(budget, GIGABYTE)
+    if not rest:
+        return L2.by_size(codec, gigabytes, geometry, write_policy)
+    token = stored_bytes(codec, geometry)
+    ratio = ratio_for_bytes(budget, token, device.tokens, device.page_size)
+    return L2.by_ratio(codec, ratio, device, write_policy)
+
+
+def l2_of_tokens(
+    configuration: str, tokens: int, device: DevicePool, write_policy: str
+) -> L2 | None:
+    """Return a configuration's host cache of so many tokens, whole pages.
+
+    Raises
+    ------
+    ToolError
+        If no ratio gives them.
+    """
+    if configuration == NO_L2:
+        return None
+    # SGLang adds a page to what the ratio gives; half a token keeps float rounding out of it.
+    ratio = (tokens - device.page_size + 0.5) / device.tokens
+    found = L2.by_ratio(codec_flag(configuration), ratio, device, write_policy)
+    if found.tokens != tokens:
+        raise ToolError(
+            f"an L2 of {tokens:,} tokens is not whole pages of {device.page_size}",
+            f"take {found.tokens:,}",
+            Exit.USAGE,
+        )
+    return found
+
+
+def confirmed(planned: L2, report: PoolReport, gauge: float | None) -> Pool:
+    """Return the host cache that a server has, if it is the planned one.
+
+    Parameters
+    ----------
+    planned
+        What it was started with.
+    report
+        What its pool allocated.
+    gauge
+        The server's own ``hicache_host_total_tokens``.
+
+    Raises
+    ------
+    ToolError
+        If the sizes differ.
+    """
+    sizes = {"planned": planned.tokens, "allocated": report.slots, "its gauge": gauge}
+    if len(set(sizes.values())) != 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ToolError(
+            f"the L2 {planned.codec!r} has another size than planned (tokens: {told})",
+            "use the pinned release, one rank, and a budget that the host's memory holds",
+            Exit.FINDINGS,
+        )
+    return Pool(report.slots, report.nbytes, report.size_per_token)

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Serve SGLang's shared-prefix workload without an L2, with a raw one and with encoded ones.
+
+Each run is one server of the patched release, driven by SGLang's own serving benchmark, and is
+written as one JSON file. A run that cannot be used is kept under a name that says so. Runs that are
+there already are not run again, so that a command that was stopped goes on.
+
+Exit codes: 0 done, 1 a run cannot be used or a server failed, 2 usage.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from patchstack.command import Parser, run
+from patchstack.errors import Exit, ToolError
+
+if TYPE_CHECKING:
+    from evidence.record import Record
+    from serving.progress import Progress
+
+EXAMPLE = """\
+examples:
+  tools/experiment.py equal-bytes                    results/equal-bytes/*.json
+  tools/experiment.py working-set --scale small --repeats 1
+  tools/experiment.py restore
+"""
+RESTORE = "restore"
+
+
+def at_least_one(text: str) -> int:
+    """Read a count."""
+    if (value := int(text)) < 1:
+        raise ArgumentTypeError("it has to be at least 1")
+    return value
+
+
+def parser() -> Parser:
+    """Return the command line's parser."""
+    from evidence.cases import CASES, SCALES
+
+    told = "\n".join(f"  {name:<16}{case.about}" for name, case in CASES.items())
+    more = f"experiments:\n{told}\n  {RESTORE:<16}time to the first token, computed and restored"
+    options = Parser("experiment.py", description=__doc__, epilog=f"{more}\n\n{EXAMPLE}")
+    add = options.add_argument
+    add("experiment", choices=(*CASES, RESTORE), metavar="EXPERIMENT", help="which (below)")
+    add("--scale", choices=SCALES, default="full", help="how large it is (full)")
+    add("--repeats", type=at_least_one, metavar="N", help="how often (by the scale)")
+    add("--configurations", metavar="A,B,...", help="none, raw and codecs (by the experiment)")
+    add("--model", type=Path, metavar="DIR", help="a Hugging Face folder (a small random model)")
+    add("--l2-gb", type=at_least_one, metavar="N", help="gigabytes of each L2 (by the scale)")
+    add("--out", type=Path, default=Path("results"), metavar="DIR", help="where runs go (results)")
+    return options
+
+
+def configurations(given: Namespace, default: Sequence[str]) -> tuple[str, ...]:
+    """Return the configurations that were asked for."""
+    from evidence.record import NO_L2, RAW
+    from hiqcache.codecs import codec_names
+
+    names = tuple(given.configurations.split(",")) if given.configurations else tuple(default)
+    known = (NO_L2, RAW, *codec_names())
+    for name in names:
+        if name not in known:
+            raise ToolError(
+                f"no configuration {name!r}", f"choose from {', '.join(known)}", Exit.USAGE
+            )
+    return names
+
+
+def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
+    """Run an experiment of the serving benchmark."""
+    from evidence.cases import CASES, SCALES
+    from evidence.record import read_record
+    from evidence.running import Experiment, run_experiment
+
+    case, scale = CASES[given.experiment], SCALES[given.scale]
+    case = replace(case, configurations=configurations(given, case.configurations))
+    scale = replace(
+        scale,
+        repeats=given.repeats or scale.repeats,
+        l2_bytes=given.l2_gb * 10**9 if given.l2_gb else scale.l2_bytes,
+    )
+    folder = given.out / given.experiment
+    folder.mkdir(parents=True, exist_ok=True)
+    experiment = Experiment(given.experiment, case, scale, model)
+    records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
+    for record in records:
+        print(sentence(record))
+    return Exit.FINDINGS if any(record.invalid for record in records) else Exit.DONE
+
+
+def sentence(record: Record) -> str:
+    """Say what a run came to, in one line."""
+    workload = record.setup.workload
+    ttft = sum(request.ttft_s for request in record.requests) / len(record.requests)
+    told = (
+        f"{record.name}: working set {workload.working_set_tokens:,} tokens, L2 "
+        f"{record.setup.l2_tokens:,}; hit rate {record.hit_rate:.1%}, restored "
+        f"{record.host_tokens:,} tokens, first token {ttft:.2f} s on average"
+    )
+    return f"{told}; INVALID: {record.invalid}" if record.invalid else told
+
+
+def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
+    """Measure restores of prefixes."""
+    from evidence.cases import FORMATS
+    from evidence.record import RAW
+    from evidence.restore import FULL, SMALL, measure
+    from serving.delivery import write_file
+
+    lengths = FULL if given.scale == "full" else SMALL
+    lengths = replace(lengths, repeats=given.repeats or lengths.repeats)
+    names = configurations(given, (RAW, *FORMATS))
+    given.out.mkdir(parents=True, exist_ok=True)
+    file = given.out / f"{RESTORE}.json"
+    write_file(file, json.dumps(measure(model, names, lengths, progress), indent=1))
+    print(file)
+    return Exit.DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool and return its exit code."""
+
+    def body() -> int:
+        given = parser().parse_args(argv)
+        from evidence.random_model import random_model
+        from patchstack.context import Context
+        from serving.environment import refuse_unpatched
+        from serving.progress import on_standard_error
+
+        refuse_unpatched("reproduce")
+        # What ends a job ends it as Ctrl-C does: with the server stopped.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        with on_standard_error() as progress:
+            progress.stage("preparing the model")
+            model = given.model.absolute() if given.model else random_model(Context.default().cache)
+            work = run_restore if given.experiment == RESTORE else run_case
+            return work(given, model, progress)
+
+    return run("experiment.py", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
