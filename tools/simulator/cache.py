@@ -105,7 +105,7 @@ class Cache:
         self.tree.remove(node)
 
     def _drop_subtree(self, leaf: Node) -> bool:
-        """Drop a leaf that L2 has no room for, and what is below (``unified_tree_core.py:1825``)."""
+        """Drop a leaf that L2 has no room for, with all below (``unified_tree_core.py:1825``)."""
         below = [leaf]
         for node in below:
             below.extend(node.children.values())

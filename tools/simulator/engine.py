@@ -19,7 +19,7 @@ from simulator.server import TOUCH_INTERVAL, TOUCHED, Server
 from simulator.trace import Ask
 
 
-class Impossible(ValueError):
+class DoesNotFitError(ValueError):
     """A request that the server can never serve."""
 
 
@@ -72,7 +72,7 @@ class Engine:
 
         Raises
         ------
-        Impossible
+        DoesNotFitError
             If a request does not fit in L1 with its answer.
         """
         while self._unanswered:
@@ -100,7 +100,7 @@ class Engine:
     def _refuse_standstill(self) -> None:
         if self._waiting and not (self._running or self._chunked or self.cache.has_transfers):
             ask = self._waiting[0].ask
-            raise Impossible(
+            raise DoesNotFitError(
                 f"a prompt of {ask.prompt:,} tokens with an answer of {ask.output:,} does not "
                 f"fit in an L1 of {self._server.l1_tokens:,}"
             )
@@ -213,17 +213,20 @@ class Engine:
 
     def _steps_alone(self) -> int:
         """Decode passes in which nothing but decoding can happen, the next one included."""
-        if self._arriving and self._unsent or self._chunked or self.cache.has_transfers:
+        if (self._arriving and self._unsent) or self._chunked or self.cache.has_transfers:
             return 1
         if self._waiting and not self._is_full:
             return 1
-        alike = self._last is not None and set(self._last.jobs) == set(self._running)
-        if self._server.overlap and not alike:
+        if self._server.overlap and not self._repeats_last():
             return 1
         steps = min(job.remaining - job.in_flight for job in self._running)
         while steps > 1 and self._wanted(steps) > self.cache.available:
             steps -= 1
         return max(1, steps)
+
+    def _repeats_last(self) -> bool:
+        last = self._last
+        return last is not None and not last.is_prefill and set(last.jobs) == set(self._running)
 
     def _retract(self) -> None:
         """Stop requests, those with the shortest answers first (``schedule_batch.py:3451``)."""
@@ -238,7 +241,7 @@ class Engine:
             self._retractions += 1
             if self.cache.make_room(self._wanted(1)):
                 return
-        raise Impossible(f"an L1 of {self._server.l1_tokens:,} tokens cannot hold one answer")
+        raise DoesNotFitError(f"an L1 of {self._server.l1_tokens:,} tokens cannot hold one answer")
 
     # Results
 
@@ -291,9 +294,7 @@ class Engine:
 
     def _outcome(self) -> Outcome:
         cache = self.cache
-        served = (
-            Served(job.ask.prompt, job.device_hit or 0, job.host_hit) for job in self._jobs
-        )
+        served = (Served(job.ask.prompt, job.device_hit or 0, job.host_hit) for job in self._jobs)
         return Outcome(
             tuple(served),
             restored_tokens=cache.restored,

@@ -1,0 +1,151 @@
+"""What was simulated, as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from evidence.record import NO_L2, RAW
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from formats.capacity_output import heading_of
+from simulator.sizes import Pools
+from simulator.sweep import UNITS, WORTH, Payoff, Scene, Sweep, payoffs
+from simulator.validation import TOLERATED, Compared
+
+
+def _console() -> Console:
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def print_sweep(scene: Scene, pools: Pools, found: Sweep) -> None:
+    """Print the hit rates, where they come from, and where extra tokens pay."""
+    console = _console()
+    console.print(heading_of(pools.served))
+    console.print(scene_line(scene))
+    console.print(f"hit rate, % of the prompts' tokens; first column: {UNITS[found.varied]}")
+    console.print(_rates(found))
+    console.print(_details(found))
+    for payoff in payoffs(found):
+        console.print(payoff_line(payoff))
+    for reason in pools.refused:
+        console.print(f"refused: {reason}")
+
+
+def scene_line(scene: Scene) -> str:
+    """Name the workload and the server in one line."""
+    w, server = scene.workload, scene.server
+    order = "uniform" if scene.zipf is None else f"zipf {scene.zipf:g}"
+    return (
+        f"{w.groups} groups x {w.prompts_per_group} prompts, {order}, {w.prefix_tokens:,} + "
+        f"{w.question_tokens:,} tokens, answers of {w.output_tokens:,}; {w.concurrency} at a time; "
+        f"L1 {server.l1_tokens:,} tokens; {scene.size_gb:g} GB, {server.write_policy}; "
+        f"{scene.repeats} shuffles"
+    )
+
+
+def _rates(found: Sweep) -> Table:
+    rows = []
+    for at, (value, bound) in enumerate(zip(found.values, found.ceilings, strict=True)):
+        rates = [f"{found.line(name)[at].hit_rate:.1f}" for name in found.formats]
+        rows.append([f"{value:,g}", *rates, f"{bound:.1f}"])
+    return _table([found.varied, *found.formats, "ceiling"], rows)
+
+
+def _details(found: Sweep) -> Table:
+    headings = (
+        found.varied, "format", "L2 tokens", "range, %", "L1, %", "L2, %", "restored",
+        "backed up", "L1 evicted", "L2 evicted",
+    )  # fmt: skip
+    rows = [
+        (
+            f"{p.value:,g}",
+            p.format,
+            f"{p.l2_tokens:,}",
+            f"{p.lowest:.1f}-{p.highest:.1f}",
+            f"{p.device_rate:.1f}",
+            f"{p.host_rate:.1f}",
+            *(
+                f"{tokens:,.0f}"
+                for tokens in (
+                    p.restored_tokens,
+                    p.backed_up_tokens,
+                    p.l1_evicted_tokens,
+                    p.l2_evicted_tokens,
+                )
+            ),
+        )
+        for p in found.points
+    ]
+    return _table(headings, rows)
+
+
+def payoff_line(payoff: Payoff) -> str:
+    """Say where a format's extra tokens pay."""
+    name = payoff.format
+    if not payoff.pays_at:
+        return f"{name}: nowhere {WORTH:g} point above {RAW}"
+    full = payoff.full_from
+    end = "short of the ceiling to the end" if full is None else f"at the ceiling from {full:,g} on"
+    return (
+        f"{name}: at most {payoff.most:.1f} points above {RAW}, at {payoff.most_at:,g}; "
+        f"{WORTH:g} point or more at {payoff.pays_at[0]:,g} to {payoff.pays_at[-1]:,g}; {end}"
+    )
+
+
+def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:
+    """Return everything as JSON."""
+    document = {
+        "model": pools.served.name,
+        "tp": pools.served.tp,
+        "scene": asdict(scene),
+        "formats": [name for name in pools.formats if name != NO_L2],
+        "refused": pools.refused,
+        **asdict(found),
+        "payoffs": [asdict(payoff) for payoff in payoffs(found)],
+    }
+    return json.dumps(document, indent=2)
+
+
+def print_validation(found: Sequence[Compared], unusable: int) -> None:
+    """Print each run beside its simulation."""
+    headings = (
+        "run", "configuration", "simulated, %", "engine, %", "points", "simulated restored",
+        "engine restored",
+    )  # fmt: skip
+    rows = [
+        (
+            c.name,
+            c.configuration,
+            f"{c.simulated:.2f}",
+            f"{c.engine:.2f}",
+            f"{c.difference:+.2f}{'' if c.agrees else ' !'}",
+            f"{c.simulated_restored:,}",
+            f"{c.engine_restored:,}",
+        )
+        for c in found
+    ]
+    console = _console()
+    console.print(_table(headings, rows))
+    off = sum(not c.agrees for c in found)
+    console.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
+    if unusable:
+        console.print(f"{unusable} runs say of themselves that they cannot be used")
+
+
+def validation_json(found: Sequence[Compared]) -> str:
+    """Return every run beside its simulation as JSON."""
+    runs = [{**asdict(c), "difference": c.difference, "agrees": c.agrees} for c in found]
+    return json.dumps({"tolerated": TOLERATED, "runs": runs}, indent=2)

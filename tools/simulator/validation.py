@@ -1,0 +1,105 @@
+"""Runs of the real engine, told from their simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evidence.record import Record
+
+from simulator.engine import simulate
+from simulator.server import Server
+from simulator.trace import recorded
+
+#: Points of hit rate by which a run may differ.
+TOLERATED = 2.0
+
+#: ``--chunked-prefill-size`` that SGLang takes without a GPU (``memory_hook.py:178``).
+_CPU_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run and its simulation.
+
+    Parameters
+    ----------
+    name
+        The run's file.
+    configuration
+        ``none``, ``raw`` or a codec.
+    simulated, engine
+        Percent of the prompts' tokens that were not computed.
+    simulated_restored, engine_restored
+        Tokens that L2 gave back.
+    """
+
+    name: str
+    configuration: str
+    simulated: float
+    engine: float
+    simulated_restored: int
+    engine_restored: int
+
+    @property
+    def difference(self) -> float:
+        """By how many points the simulation is above the engine."""
+        return self.simulated - self.engine
+
+    @property
+    def agrees(self) -> bool:
+        """Whether that is tolerated."""
+        return abs(self.difference) <= TOLERATED
+
+
+def server_of(record: Record) -> Server:
+    """What a run's server was started with, as far as the cache goes."""
+    setup, command = record.setup, record.server_command
+    chunk = _CPU_CHUNK if _option(command, "--device") == "cpu" else Server.chunk_tokens
+    running = _option(command, "--max-running-requests")
+    return Server(
+        l1_tokens=setup.l1_tokens,
+        l2_tokens=record.pool.slots if record.pool else 0,
+        page_size=setup.page_size,
+        write_policy=_option(command, "--hicache-write-policy") or setup.write_policy,
+        chunk_tokens=int(_option(command, "--chunked-prefill-size") or chunk),
+        prefill_tokens=int(_option(command, "--max-prefill-tokens") or Server.prefill_tokens),
+        max_running=int(running) if running else None,
+        overlap="--disable-overlap-schedule" not in command,
+    )
+
+
+def _option(command: Sequence[str], name: str) -> str | None:
+    """The value of an option, given as one argument or as two."""
+    for at, argument in enumerate(command):
+        if argument.startswith(name + "="):
+            return argument.partition("=")[2]
+        if argument == name and at + 1 < len(command):
+            return command[at + 1]
+    return None
+
+
+def compare(record: Record) -> Compared:
+    """Simulate the requests of a run on its server."""
+    concurrency = record.setup.workload.concurrency
+    outcome = simulate(server_of(record), recorded(record), concurrency)
+    return Compared(
+        record.name,
+        record.setup.configuration,
+        simulated=100 * outcome.hit_rate,
+        engine=100 * record.hit_rate,
+        simulated_restored=outcome.host_tokens,
+        engine_restored=record.host_tokens,
+    )
+
+
+def validate(
+    records: Iterable[Record], told: Callable[[int, int], None] = lambda done, total: None
+) -> list[Compared]:
+    """Simulate all runs that can be used."""
+    usable = [record for record in records if record.invalid is None]
+    found = []
+    for record in usable:
+        found.append(compare(record))
+        told(len(found), len(usable))
+    return found
