@@ -98,6 +98,7 @@ def parser() -> Parser:
     options.add_argument("--write-policy", choices=WRITE_POLICIES, default=WRITE_THROUGH,
                          help=f"({WRITE_THROUGH})")  # fmt: skip
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
+    options.flag("--details", help="print what came from where, and what was moved")
     options.quiet()
     add_json_option(options)
     return options
@@ -180,7 +181,7 @@ def run_sweep(given: Namespace) -> int:
         title = f"{given.model}: {scene_line(scene)}"
         draw(given.plot, lambda: draw_sweep(found, title))
     told_json = sweep_json(scene, pools, found)
-    deliver(lambda: print_sweep(scene, pools, found), told_json, given.json)
+    deliver(lambda: print_sweep(scene, pools, found, given.details), told_json, given.json)
     return Exit.DONE
 
 

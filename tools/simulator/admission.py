@@ -82,7 +82,7 @@ class Admission:
     def go_on(self, job: Job) -> None:
         """Compute the next chunk of a prompt, whatever there is (line 1140)."""
         limit = min(self._chunk, self._room) if self._room > 0 else self._chunk
-        rest = job.length - job.prefix
+        rest = job.ask.prompt - job.prefix
         extend = min(rest, limit)
         job.end = job.prefix + extend
         self.jobs.append(job)
@@ -92,9 +92,9 @@ class Admission:
 
     def add(self, job: Job) -> Verdict:
         """Admit a request, or tell why not (line 1395)."""
-        found = self._cache.match(job.tokens.cut(0, job.length), job.length - 1)
+        found = self._cache.match(job.prompt, job.ask.prompt - 1)
         job.prefix = job.protected = found.device_tokens
-        total = job.length - job.prefix + _reserved(job) + self._server.page_size
+        total = job.ask.prompt - job.prefix + _reserved(job) + self._server.page_size
         with self._needed(found.device_node):
             shape = self._shape(job, total, found.host_tokens)
             if isinstance(shape, Verdict):
@@ -120,7 +120,7 @@ class Admission:
         if total >= self._room:
             return Verdict.NO_ROOM
         prefix = job.prefix + host_tokens
-        extend = job.length - prefix
+        extend = job.ask.prompt - prefix
         if self._server.taken(extend) <= self._chunk:
             return _Shape(prefix, extend, _reserved(job), False)
         extend = self._server.whole_pages(prefix + self._server.whole_pages(self._chunk)) - prefix
@@ -129,8 +129,7 @@ class Admission:
         return _Shape(prefix, extend, 0, True)
 
     def _commit(self, job: Job, shape: _Shape, node: Node, loaded: int) -> None:
-        if job.device_hit is None:
-            job.device_hit, job.host_hit = job.prefix, loaded
+        job.device_hit, job.host_hit = job.prefix, loaded
         job.prefix = job.protected = shape.prefix
         job.end = shape.prefix + shape.extend
         job.node = node

@@ -2,7 +2,7 @@
 
 The rules are those of ``managers/scheduler.py``, whose lines are named. Where the order of events
 depends on time it is this one: a pass takes as long as any other; a request reaches the scheduler
-one pass after the answer that it waited for; the first ones arrive together.
+one pass after the answer that it waited for, unless told otherwise; the first ones arrive together.
 """
 
 from __future__ import annotations
@@ -43,16 +43,21 @@ class Engine:
         Requests in the order in which they are sent.
     concurrency
         Requests under way at a time.
+    delay
+        Passes from an answer to the request that waited for it.
     """
 
-    def __init__(self, server: Server, trace: Sequence[Ask], concurrency: int) -> None:
-        if concurrency < 1:
-            raise ValueError(f"a concurrency of {concurrency}")
+    def __init__(
+        self, server: Server, trace: Sequence[Ask], concurrency: int, delay: int = 1
+    ) -> None:
+        if concurrency < 1 or delay < 1:
+            raise ValueError(f"a concurrency of {concurrency}, a delay of {delay} passes")
         self._server = server
         self.cache = Cache(server)
         self._jobs = [Job(number, ask, ask.tokens(number)) for number, ask in enumerate(trace)]
         self._unsent = deque(self._jobs)
-        self._arriving = min(concurrency, len(self._jobs))
+        self._delay = delay
+        self._due = deque([0] * concurrency)
         self._waiting: list[Job] = []
         self._running: list[Job] = []
         self._chunked: Job | None = None
@@ -60,7 +65,6 @@ class Engine:
         self._is_full = False
         self._admissions = 0
         self._unanswered = len(self._jobs)
-        self._retractions = 0
 
     def run(self, told: Callable[[int, int], None] = lambda done, total: None) -> Outcome:
         """Serve the trace.
@@ -83,9 +87,9 @@ class Engine:
     def _pass(self) -> None:
         """One round of the scheduler (lines 2061 and 3894)."""
         self.cache.now += 1
-        while self._arriving and self._unsent:
+        while self._unsent and self._due and self._due[0] <= self.cache.now:
             self._waiting.append(self._unsent.popleft())
-            self._arriving -= 1
+            self._due.popleft()
         self.cache.see_transfers()
         self._take_over()
         chosen = self._prefill() or self._decode()
@@ -169,7 +173,7 @@ class Engine:
         self._admissions += 1
         if due:
             for job in reversed(self._waiting[:TOUCHED]):
-                self.cache.match(job.tokens.cut(0, job.length), job.length)
+                self.cache.match(job.prompt, job.ask.prompt)
 
     def _allocate(self, jobs: Sequence[Job]) -> None:
         """Give a pass its place in L1 (``allocation.py:152`` and ``:175``)."""
@@ -187,18 +191,16 @@ class Engine:
     def _decode(self) -> _Pass | None:
         """Produce one more token of each answer, or several while nothing else can happen."""
         before = len(self._running)
-        finishing = [job for job in self._running if job.finishing]
         self._running = [job for job in self._running if not job.finishing]
         self._is_full &= len(self._running) == before and bool(self._running)
         if not self._running:
             return None
-        if not self.cache.make_room(self._wanted(1)):
-            self._is_full = False
-            if finishing:
-                return None
-            self._retract()
         steps = self._steps_alone()
-        self.cache.make_room(self._wanted(steps))
+        if not self.cache.make_room(self._wanted(steps)):
+            raise DoesNotFitError(
+                f"an L1 of {self._server.l1_tokens:,} tokens is full before its answers end; "
+                "SGLang would stop one and start it over, which is not simulated"
+            )
         self.cache.take(self._wanted(steps))
         for job in self._running:
             job.committed += steps
@@ -213,35 +215,17 @@ class Engine:
 
     def _steps_alone(self) -> int:
         """Decode passes in which nothing but decoding can happen, the next one included."""
-        if (self._arriving and self._unsent) or self._chunked or self.cache.has_transfers:
+        if (self._due and self._unsent) or self._chunked or self.cache.has_transfers:
             return 1
         if self._waiting and not self._is_full:
             return 1
         if self._server.overlap and not self._repeats_last():
             return 1
-        steps = min(job.remaining - job.in_flight for job in self._running)
-        while steps > 1 and self._wanted(steps) > self.cache.available:
-            steps -= 1
-        return max(1, steps)
+        return max(1, min(job.remaining - job.in_flight for job in self._running))
 
     def _repeats_last(self) -> bool:
         last = self._last
         return last is not None and not last.is_prefill and set(last.jobs) == set(self._running)
-
-    def _retract(self) -> None:
-        """Stop requests, those with the shortest answers first (``schedule_batch.py:3451``)."""
-        while len(self._running) > 1:
-            job = min(
-                reversed(self._running), key=lambda job: (job.produced, -job.ask.prompt)
-            )  # of equals the last
-            self._running.remove(job)
-            self._release(job)
-            job.reset()
-            self._waiting.append(job)
-            self._retractions += 1
-            if self.cache.make_room(self._wanted(1)):
-                return
-        raise DoesNotFitError(f"an L1 of {self._server.l1_tokens:,} tokens cannot hold one answer")
 
     # Results
 
@@ -269,7 +253,7 @@ class Engine:
         self._release(job)
         job.in_flight = False
         self._unanswered -= 1
-        self._arriving += 1
+        self._due.append(self.cache.now + self._delay)
 
     def _release(self, job: Job) -> None:
         """Take back what of a request is not the tree's (``mem_cache/common.py:400``)."""
@@ -294,7 +278,7 @@ class Engine:
 
     def _outcome(self) -> Outcome:
         cache = self.cache
-        served = (Served(job.ask.prompt, job.device_hit or 0, job.host_hit) for job in self._jobs)
+        served = (Served(job.ask.prompt, job.device_hit, job.host_hit) for job in self._jobs)
         return Outcome(
             tuple(served),
             restored_tokens=cache.restored,
@@ -302,7 +286,6 @@ class Engine:
             l1_evicted_tokens=cache.evicted,
             l2_evicted_tokens=cache.host.evicted,
             dropped_tokens=cache.dropped,
-            retractions=self._retractions,
             passes=cache.now,
         )
 
@@ -311,7 +294,7 @@ def simulate(
     server: Server,
     trace: Sequence[Ask],
     concurrency: int,
-    told: Callable[[int, int], None] = lambda done, total: None,
+    delay: int = 1,
 ) -> Outcome:
-    """Serve a trace and return what came of it: :meth:`Engine.run`."""
-    return Engine(server, trace, concurrency).run(told)
+    """Serve a trace and return what came of it: :class:`Engine`."""
+    return Engine(server, trace, concurrency, delay).run()

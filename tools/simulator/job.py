@@ -41,7 +41,7 @@ class Job:
     node
         Where the path ends that it needs, or None before it is admitted.
     device_hit, host_hit
-        Tokens found when it was first admitted, or None before.
+        Tokens found when it was admitted.
     """
 
     number: int
@@ -55,13 +55,13 @@ class Job:
     protected: int = 0
     inserted: int = 0
     node: Node | None = None
-    device_hit: int | None = None
+    device_hit: int = 0
     host_hit: int = 0
 
     @property
-    def length(self) -> int:
-        """Tokens that have to be computed before the next answer token."""
-        return self.ask.prompt + self.produced
+    def prompt(self) -> Tokens:
+        """What has to be computed before the answer."""
+        return self.tokens.cut(0, self.ask.prompt)
 
     @property
     def remaining(self) -> int:
@@ -72,8 +72,3 @@ class Job:
     def finishing(self) -> bool:
         """Whether the pass in flight produces its last token."""
         return self.in_flight and self.remaining == 1
-
-    def reset(self) -> None:
-        """Start over, with the answer so far as part of the prompt."""
-        self.in_flight, self.node = False, None
-        self.prefix = self.end = self.committed = self.protected = self.inserted = 0

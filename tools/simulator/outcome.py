@@ -45,8 +45,6 @@ class Outcome:
         Tokens that left each.
     dropped_tokens
         Tokens that left L1 without a copy in L2.
-    retractions
-        How often a request was stopped to make room, and started over.
     passes
         Of the scheduler.
     """
@@ -57,7 +55,6 @@ class Outcome:
     l1_evicted_tokens: int
     l2_evicted_tokens: int
     dropped_tokens: int
-    retractions: int
     passes: int
 
     @property

@@ -30,14 +30,16 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def print_sweep(scene: Scene, pools: Pools, found: Sweep) -> None:
-    """Print the hit rates, where they come from, and where extra tokens pay."""
+def print_sweep(scene: Scene, pools: Pools, found: Sweep, details: bool) -> None:
+    """Print the hit rates, where extra tokens pay, and in detail what came from where."""
     console = _console()
     console.print(heading_of(pools.served))
     console.print(scene_line(scene))
     console.print(f"hit rate, % of the prompts' tokens; first column: {UNITS[found.varied]}")
     console.print(_rates(found))
-    console.print(_details(found))
+    if details:
+        console.print(_sources(found))
+        console.print(_moved(found))
     for payoff in payoffs(found):
         console.print(payoff_line(payoff))
     for reason in pools.refused:
@@ -52,7 +54,7 @@ def scene_line(scene: Scene) -> str:
         f"{w.groups} groups x {w.prompts_per_group} prompts, {order}, {w.prefix_tokens:,} + "
         f"{w.question_tokens:,} tokens, answers of {w.output_tokens:,}; {w.concurrency} at a time; "
         f"L1 {server.l1_tokens:,} tokens; {scene.size_gb:g} GB, {server.write_policy}; "
-        f"{scene.repeats} shuffles"
+        f"shuffles: {scene.repeats}"
     )
 
 
@@ -64,31 +66,28 @@ def _rates(found: Sweep) -> Table:
     return _table([found.varied, *found.formats, "ceiling"], rows)
 
 
-def _details(found: Sweep) -> Table:
-    headings = (
-        found.varied, "format", "L2 tokens", "range, %", "L1, %", "L2, %", "restored",
-        "backed up", "L1 evicted", "L2 evicted",
-    )  # fmt: skip
+def _sources(found: Sweep) -> Table:
+    headings = (found.varied, "format", "L2 tokens", "hit rate, %", "of L1", "of L2")
     rows = [
         (
             f"{p.value:,g}",
             p.format,
             f"{p.l2_tokens:,}",
-            f"{p.lowest:.1f}-{p.highest:.1f}",
+            f"{p.lowest:.1f} to {p.highest:.1f}",
             f"{p.device_rate:.1f}",
             f"{p.host_rate:.1f}",
-            *(
-                f"{tokens:,.0f}"
-                for tokens in (
-                    p.restored_tokens,
-                    p.backed_up_tokens,
-                    p.l1_evicted_tokens,
-                    p.l2_evicted_tokens,
-                )
-            ),
         )
         for p in found.points
     ]
+    return _table(headings, rows)
+
+
+def _moved(found: Sweep) -> Table:
+    headings = (found.varied, "tokens", "restored", "backed up", "out of L1", "out of L2")
+    rows = []
+    for p in found.points:
+        moved = (p.restored_tokens, p.backed_up_tokens, p.l1_evicted_tokens, p.l2_evicted_tokens)
+        rows.append((f"{p.value:,g}", p.format, *(f"{tokens:,.0f}" for tokens in moved)))
     return _table(headings, rows)
 
 
@@ -122,14 +121,15 @@ def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:
 def print_validation(found: Sequence[Compared], unusable: int) -> None:
     """Print each run beside its simulation."""
     headings = (
-        "run", "configuration", "simulated, %", "engine, %", "points", "simulated restored",
-        "engine restored",
+        "run", "L2", "simulated, %", "by timing", "engine, %", "points", "restored",
+        "by the engine",
     )  # fmt: skip
     rows = [
         (
             c.name,
             c.configuration,
             f"{c.simulated:.2f}",
+            f"{c.lowest:.1f} to {c.highest:.1f}",
             f"{c.engine:.2f}",
             f"{c.difference:+.2f}{'' if c.agrees else ' !'}",
             f"{c.simulated_restored:,}",
@@ -140,6 +140,7 @@ def print_validation(found: Sequence[Compared], unusable: int) -> None:
     console = _console()
     console.print(_table(headings, rows))
     off = sum(not c.agrees for c in found)
+    console.print("by timing: with other times from an answer to the next request")
     console.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
     if unusable:
         console.print(f"{unusable} runs say of themselves that they cannot be used")
