@@ -59,6 +59,7 @@ def parser() -> Parser:
     add("--model", type=Path, metavar="DIR", help="a Hugging Face folder (a small random model)")
     add("--l2-gb", type=at_least_one, metavar="N", help="gigabytes of each L2 (by the scale)")
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="where runs go (results)")
+    options.flag("--dry-run", help="say what it should show, by simulation, and run nothing")
     return options
 
 
@@ -80,6 +81,8 @@ def configurations(given: Namespace, default: Sequence[str]) -> tuple[str, ...]:
 def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
     """Run an experiment of the serving benchmark."""
     from evidence.cases import CASES, SCALES
+    from evidence.expectation import expected
+    from evidence.expectation import sentence as expectation
     from evidence.record import read_record
     from evidence.running import Experiment, run_experiment
 
@@ -90,9 +93,13 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
         repeats=given.repeats or scale.repeats,
         l2_bytes=given.l2_gb * 10**9 if given.l2_gb else scale.l2_bytes,
     )
+    experiment = Experiment(given.experiment, case, scale, model)
+    for working_set, rates in expected(experiment):
+        progress.say(expectation(working_set, rates))
+    if given.dry_run:
+        return Exit.DONE
     folder = given.out / given.experiment
     folder.mkdir(parents=True, exist_ok=True)
-    experiment = Experiment(given.experiment, case, scale, model)
     records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
     for record in records:
         print(sentence(record))

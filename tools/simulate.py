@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from simulator.server import WRITE_POLICIES, WRITE_THROUGH
-
 from formats.models import LARGEST, PRESETS
 from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
+from simulator.server import WRITE_POLICIES, WRITE_THROUGH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
     from simulator.sizes import Pools
     from simulator.sweep import Scene
 
@@ -126,10 +126,9 @@ def scene_of(given: Namespace) -> Scene:
 
 def pools_of(given: Namespace) -> Pools:
     """Return the formats that serve the model."""
-    from simulator.sizes import pools
-
     from formats.capacity import Deployment
     from hiqcache.codecs import codec_names
+    from simulator.sizes import pools
 
     for name in given.codec or ():
         if name not in codec_names():

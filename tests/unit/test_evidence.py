@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import random_model
 from evidence.bench import bench_command, run_bench
 from evidence.cases import CASES, FULL, SCALES, SMALL, Visit
+from evidence.expectation import expected, sentence, verdict
 from evidence.record import (
     NO_L2,
     RAW,
@@ -28,12 +30,11 @@ from evidence.record import (
     read_records,
 )
 from evidence.running import Experiment, why_invalid
-from evidence.sizing import confirmed, l2_of_bytes, l2_of_tokens
+from evidence.sizing import l2_of_bytes, l2_of_tokens
 from hiqcache.geometry import KVGeometry
 from patchstack.errors import ToolError
 from serving.l2 import DevicePool
 from serving.metrics import snapshot
-from serving.pool_report import PoolReport
 
 WORKLOAD = Workload(2, 2, 16, 4, 3, 2, 7)
 GEOMETRY = KVGeometry(9, 8, 128)
@@ -65,6 +66,15 @@ def a_record(**changes) -> Record:
         log_tail=("last",),
     )
     return Record(**{**parts, **changes})
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The folder of the model that is served by default, as far as its KV goes."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**random_model.CONFIG}))
+    return folder
 
 
 class TestRecord:
@@ -166,19 +176,6 @@ class TestSizing:
         with pytest.raises(ToolError, match="not whole pages"):
             l2_of_tokens(RAW, 100, DevicePool(256, 64), "p")
 
-    @pytest.mark.parametrize(
-        ("slots", "gauge", "said"),
-        [(54_254, 54_254.0, None), (54_255, 54_254.0, "allocated"), (54_254, None, "its gauge")],
-    )
-    def test_another_size_than_planned_is_refused(self, slots, gauge, said):
-        planned = l2_of_bytes(RAW, 2 * 10**9, GEOMETRY, DEVICE, "p")
-        report = PoolReport("P", slots, 36_864, slots * 36_864, 1, "layer_first", 16_384)
-        if said is None:
-            assert confirmed(planned, report, gauge).slots == slots
-        else:
-            with pytest.raises(ToolError, match=f"{said} "):
-                confirmed(planned, report, gauge)
-
 
 class TestValidity:
     GAUGES = {"sglang:hicache_host_used_tokens": 40.0}  # noqa: RUF012
@@ -205,6 +202,33 @@ class TestValidity:
     def test_without_an_l2_nothing_has_to_be_written(self):
         cold = tuple(replace(request, host_tokens=0) for request in REQUESTS)
         assert self.why(pool=None, requests=cold, counted={}) is None
+
+
+class TestExpectation:
+    @pytest.mark.parametrize(
+        ("rates", "said"),
+        [
+            ({"none": 0.1, "raw": 0.5, "int8": 0.7}, "told apart by 20 points"),
+            ({"none": 0.1, "raw": 0.7, "int8": 0.71}, "too small"),
+            ({"none": 0.1, "raw": 0.11, "int8": 0.12}, "too large"),
+            ({"raw": 0.5, "int8": 0.5}, "too small, or of equal tokens"),
+            ({"none": 0.1, "raw": 0.5}, "no raw L2 beside an encoded one"),
+        ],
+    )
+    def test_what_is_said_of_a_workload(self, rates, said):
+        assert said in verdict(rates)
+
+    def test_the_published_workload_tells_them_apart(self, model):
+        experiment = Experiment("equal-bytes", CASES["equal-bytes"], FULL, model)
+        ((working_set, rates),) = expected(experiment)
+        assert working_set == 65_536
+        assert rates["none"] < 0.2 < 0.5 < rates["raw"] < 0.62 < 0.7 < rates["int8"] < 0.75
+        assert "told apart" in sentence(working_set, rates)
+
+    def test_equal_tokens_do_not(self, model):
+        experiment = Experiment("equal-tokens", CASES["equal-tokens"], SMALL, model)
+        ((_, rates),) = expected(experiment)
+        assert rates["raw"] == rates["int8"]
 
 
 @dataclass
@@ -298,22 +322,14 @@ g 7
         assert now.counted_since(snapshot(self.TEXT)) == {'a_total{reason="y"}': 5}
 
 
-def test_a_visit_is_set_up_as_its_case_says(tmp_path):
-    (tmp_path / "config.json").write_text(
-        json.dumps(
-            dict(num_hidden_layers=9, num_attention_heads=8, num_key_value_heads=8, head_dim=128,
-                 hidden_size=256)
-        )
-    )  # fmt: skip
-    plan = Experiment("equal-tokens", CASES["equal-tokens"], FULL, tmp_path)
-    setup = plan.setup(Visit("int8", 0, (FULL.workload,)), FULL.workload)
-    assert (setup.l2_tokens, setup.sizing, setup.write_policy) == (
-        54_254,
-        "tokens",
-        "write_through",
-    )
+def test_a_visit_is_set_up_as_its_case_says(model, tmp_path):
+    plan = Experiment("equal-tokens", CASES["equal-tokens"], FULL, model)
+    visit = Visit("int8", 0, (FULL.workload,))
+    setup = plan.setup(visit, FULL.workload)
+    assert (setup.l2_tokens, setup.sizing) == (54_254, "tokens")
+    assert setup.write_policy == "write_through"
     assert plan.l2(RAW).tokens == 54_254 and plan.l2(NO_L2) is None
-    launch = plan.launch(Visit("int8", 0, (FULL.workload,)), tmp_path)
+    launch = plan.launch(visit, tmp_path)
     assert "--max-running-requests 8" in " ".join(launch.command)
 
 

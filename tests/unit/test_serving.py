@@ -32,7 +32,13 @@ from serving.launch import Launch, Serving, free_port, logs_folder, sglang_launc
 from serving.metrics import TransferCounters, l2_capacity, parse_counters
 from serving.model import model_geometry
 from serving.output import print_table, to_json
-from serving.pool_report import PLUGIN, PoolReport, read_pool_report, refuse_unequal_bytes
+from serving.pool_report import (
+    PLUGIN,
+    PoolReport,
+    confirmed_pool,
+    read_pool_report,
+    refuse_unequal_bytes,
+)
 from serving.progress import Lines
 from serving.results import Comparison, Difference
 from serving.server import last_words, living, running
@@ -304,12 +310,29 @@ class TestPoolReport:
         )
         file = tmp_path / "report"
         monkeypatch.setenv("HIQCACHE_POOL_REPORT", str(file))
-        probe.report(None, host_pool)
+        entry = SimpleNamespace(host_pool=host_pool)
+        probe.report(None, SimpleNamespace(), [entry])
         assert read_pool_report(file) == PoolReport(
             "HostPool", 32, 48, 32 * 48, 16, "page_first", 64
         )
-        probe.report(None, host_pool)
+        probe.report(None, SimpleNamespace(), [entry])
         assert "2 host pools, not one" in str(refusal(lambda: read_pool_report(file)))
+
+    @pytest.mark.parametrize(
+        ("slots", "gauge", "said"),
+        [(64, 64, None), (63, 64, "allocated 63"), (64, 65, "its gauge 65"), (64, None, "None")],
+    )
+    def test_another_size_than_planned_is_refused(self, tmp_path, slots, gauge, said):
+        l2 = L2(RAW, ("--hicache-ratio", "2.0"), 64)
+        launch = Launch("raw", (), {}, 1, tmp_path / "log", l2, tmp_path / "report")
+        found = pool(slots=slots, nbytes=slots * 100)
+        launch.pool_report.write_text(json.dumps(asdict(found)))
+        metrics = f"sglang:hicache_host_total_tokens {gauge}\n" if gauge else ""
+        if said is None:
+            assert confirmed_pool(launch, metrics) == found
+            assert confirmed_pool(replace(launch, l2=None), "") is None
+        else:
+            assert said in str(refusal(lambda: confirmed_pool(launch, metrics)))
 
     def test_sglang_can_find_the_plug_in(self):
         (plugin,) = distributions(path=[str(PLUGIN)])
@@ -398,7 +421,7 @@ class TestLaunch:
     def test_no_l2(self, tmp_path):
         launch = sglang_launch("none", self.SERVING, None, tmp_path)
         assert "hi" not in {option[2:4] for option in launch.command}
-        assert launch.pool_report is None
+        assert launch.l2 is None
 
     def test_the_environment_cannot_turn_the_raw_l2_into_int8(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SGLANG_EXPERIMENTAL_HICACHE_INT8", "1")
@@ -464,7 +487,7 @@ def script(tmp_path: Path) -> Callable[..., Launch]:
         file.write_text("\n".join([f"FAIL, COUNTED = {fail!r}, {counted}", *parts]))
         port, log = free_port(), tmp_path / "server.log"
         command = (sys.executable, str(file), str(port))
-        return Launch("fake", command, os.environ, port, log, None)
+        return Launch("fake", command, os.environ, port, log, None, tmp_path / "pool")
 
     return make
 
@@ -528,7 +551,7 @@ class TestServer:
 class TestRunWorkload:
     @pytest.fixture(autouse=True)
     def _poll_at_once(self, monkeypatch):
-        monkeypatch.setattr("serving.experiment._SETTLE_POLL_S", 0.0)
+        monkeypatch.setattr("serving.settling._POLL_S", 0.0)
 
     def test_every_prompt_is_answered_and_the_counters_agree(self, script, workload, capsys):
         run = run_workload(script(HTTP, SERVE), workload, Lines(quiet_s=0))
@@ -551,8 +574,8 @@ class TestRunWorkload:
         assert "/generate was not answered" in str(error)
         assert "RuntimeError: out of memory; read " in str(error)
 
-    def test_a_missing_pool_report_is_refused(self, script, workload, tmp_path):
-        launch = replace(script(HTTP, SERVE), pool_report=tmp_path / "none")
+    def test_a_missing_pool_report_is_refused(self, script, workload):
+        launch = replace(script(HTTP, SERVE), l2=L2(RAW, ("--hicache-ratio", "2.0"), 7))
         assert "0 host pools" in str(refusal(lambda: run_workload(launch, workload, Lines())))
 
     def test_counters_that_deny_the_restores_are_refused(self, script, workload):

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 import simulate as tool
+
 from evidence.record import NO_L2, RAW, Pool, Record, Request, Setup, Workload
+from formats.capacity import Deployment
+from formats.models import PRESETS, Model
+from patchstack.errors import Exit
 from simulator.engine import simulate
 from simulator.server import SELECTIVE, Server
 from simulator.sizes import pools
 from simulator.sweep import Point, Scene, Sweep, ceiling, payoffs, sweep
 from simulator.trace import Ask, generated, recorded
 from simulator.validation import server_of, validate
-
-from formats.capacity import Deployment
-from formats.models import PRESETS, Model
-from patchstack.errors import Exit
 
 QWEN = Deployment("qwen3-8b", PRESETS["qwen3-8b"], 1, 1)
 SMALL = Workload(8, 3, 64, 8, 4, 2, seed=5)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from evidence.record import Workload
 from hypothesis import given
 from hypothesis import strategies as st
+
+from evidence.record import Workload
 from simulator import cache as cache_module
 from simulator.cache import Cache
 from simulator.engine import DoesNotFitError, Engine, simulate

@@ -10,6 +10,7 @@ module                  what lives there
 ``bench``               SGLang's serving benchmark, run on a server
 ``provenance``          the revision, packages and machine behind a run
 ``running``             one run after another, the configurations in turn
-``summary``             what runs say together: medians, spreads, differences
+``expectation``         what an experiment should show, by simulation
+``restore``             time to the first token, computed and restored, by length
 ======================  =====================================================================
 """

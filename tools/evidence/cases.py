@@ -3,7 +3,7 @@
 The scale ``full`` is the one at which the effect of an INT8 L2 was first published, in tokens: an
 L1 of 16,384, 32 prefixes of 2,048, four prompts of each, eight at a time, and an L2 of 8 GB for
 Qwen3-8B, which is 2 GB for a model with a quarter of its layers. Lengths of questions and answers
-were not published; here they are 64 and 8. ``small`` is an eighth of all of it.
+were not published; here they are 32 and 8. ``small`` is an eighth of all of it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Scale:
 
 #: Bytes of a token of the model that is served by default, all layers.
 _TOKEN = 9 * 2 * 8 * 128 * 2
-FULL = Scale(16_384, 1, 2 * 10**9, Workload(32, 4, 2048, 64, 8, 8, 1), 5)
-SMALL = Scale(2_048, 1, 6_782 * _TOKEN, Workload(32, 4, 256, 8, 8, 8, 1), 3)
+FULL = Scale(16_384, 1, 2 * 10**9, Workload(32, 4, 2048, 32, 8, 8, 1), 5)
+SMALL = Scale(2_048, 1, 6_782 * _TOKEN, Workload(32, 4, 256, 4, 8, 8, 1), 3)
 SCALES = {"full": FULL, "small": SMALL}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 _VERSION = 1
 NAME = f"qwen3-shaped-9x8x128-v{_VERSION}"
 _WORDS = 8192
-_CONFIG = {
+CONFIG = {
     "num_hidden_layers": 9,
     "num_attention_heads": 8,
     "num_key_value_heads": 8,
@@ -63,7 +63,7 @@ def _write_weights(folder: Path) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
-    Qwen3ForCausalLM(Qwen3Config(**_CONFIG)).bfloat16().save_pretrained(folder)
+    Qwen3ForCausalLM(Qwen3Config(**CONFIG)).bfloat16().save_pretrained(folder)
 
 
 def _write_tokenizer(folder: Path) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from evidence.provenance import provenance
-from evidence.sizing import codec_flag, confirmed
+from evidence.sizing import codec_flag
 from patchstack.errors import Exit, ToolError
 from serving.client import Client, Reply
 from serving.l2 import L2, DevicePool
 from serving.launch import Serving, logs_folder, sglang_launch
-from serving.metrics import l2_capacity, snapshot
-from serving.pool_report import read_pool_report
+from serving.metrics import snapshot
+from serving.pool_report import confirmed_pool
 from serving.progress import Progress
 from serving.server import ready
 from serving.settling import settled_metrics
@@ -108,9 +108,7 @@ def measure(
             l2 = L2.by_ratio(codec_flag(name), _L2_RATIO, device)
             launch = sglang_launch(name, serving, l2, folder)
             with ready(launch, progress) as client:
-                assert launch.pool_report
-                report = read_pool_report(launch.pool_report)
-                confirmed(l2, report, l2_capacity(client.metrics()))
+                confirmed_pool(launch, client.metrics())
                 for prefix in lengths.prefixes:
                     progress.stage(f"L2 {name}: prefixes of {prefix} tokens")
                     rows.append(_row(client, name, prefix, lengths))

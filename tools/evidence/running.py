@@ -11,13 +11,13 @@ from evidence.bench import bench_command, run_bench
 from evidence.cases import Case, Scale, Visit
 from evidence.provenance import provenance
 from evidence.record import RAW, Pool, Record, Request, Setup, Workload
-from evidence.sizing import confirmed, l2_of_bytes, l2_of_tokens
+from evidence.sizing import l2_of_bytes, l2_of_tokens
 from serving.client import Client
 from serving.l2 import L2, DevicePool
 from serving.launch import Launch, Serving, logs_folder, sglang_launch
-from serving.metrics import l2_capacity, snapshot
+from serving.metrics import snapshot
 from serving.model import model_geometry
-from serving.pool_report import read_pool_report
+from serving.pool_report import confirmed_pool
 from serving.progress import Progress
 from serving.server import ready
 from serving.settling import settled_metrics
@@ -125,7 +125,7 @@ def _serve(
     launch = experiment.launch(visit, scratch)
     environment = provenance()
     with ready(launch, progress) as client:
-        pool = _pool(experiment.l2(visit.configuration), launch, client)
+        pool = _pool(launch, client)
         for number, workload in enumerate(visit.workloads):
             setup = experiment.setup(visit, workload)
             progress.stage(_told(setup, visit.repeat))
@@ -165,12 +165,9 @@ def _told(setup: Setup, repeat: int) -> str:
     )
 
 
-def _pool(planned: L2 | None, launch: Launch, client: Client) -> Pool | None:
-    if planned is None:
-        return None
-    assert launch.pool_report
-    report = read_pool_report(launch.pool_report)
-    return confirmed(planned, report, l2_capacity(client.metrics()))
+def _pool(launch: Launch, client: Client) -> Pool | None:
+    report = confirmed_pool(launch, client.metrics())
+    return Pool(report.slots, report.nbytes, report.size_per_token) if report else None
 
 
 def _warm_up(client: Client, workload: Workload) -> None:

@@ -1,18 +1,13 @@
-"""The host cache of each configuration: of the same bytes or the same tokens, and as large as said.
-
-A server whose cache is of another size than planned shows something else than it is taken for, so
-nothing is measured on it.
-"""
+"""The host cache of each configuration: of the same bytes, or of the same tokens."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evidence.record import NO_L2, RAW, Pool
+from evidence.record import NO_L2, RAW
 from patchstack.errors import Exit, ToolError
 from serving import l2 as l2s
 from serving.l2 import L2, DevicePool, stored_bytes
-from serving.pool_report import PoolReport
 
 if TYPE_CHECKING:
     from hiqcache.geometry import KVGeometry
@@ -65,31 +60,3 @@ def l2_of_tokens(
             Exit.USAGE,
         )
     return found
-
-
-def confirmed(planned: L2, report: PoolReport, gauge: float | None) -> Pool:
-    """Return the host cache that a server has, if it is the planned one.
-
-    Parameters
-    ----------
-    planned
-        What it was started with.
-    report
-        What its pool allocated.
-    gauge
-        The server's own ``hicache_host_total_tokens``.
-
-    Raises
-    ------
-    ToolError
-        If the sizes differ.
-    """
-    sizes = {"planned": planned.tokens, "allocated": report.slots, "its gauge": gauge}
-    if len(set(sizes.values())) != 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ToolError(
-            f"the L2 {planned.codec!r} has another size than planned (tokens: {told})",
-            "use the pinned release, one rank, and a budget that the host's memory holds",
-            Exit.FINDINGS,
-        )
-    return Pool(report.slots, report.nbytes, report.size_per_token)

@@ -9,7 +9,7 @@ from patchstack.errors import Exit, ToolError
 from serving.client import Client, Reply
 from serving.launch import Launch
 from serving.metrics import TransferCounters, parse_counters
-from serving.pool_report import PoolReport, read_pool_report
+from serving.pool_report import PoolReport, confirmed_pool
 from serving.progress import Progress
 from serving.server import ready
 from serving.settling import settled_metrics
@@ -74,12 +74,12 @@ def run_workload(launch: Launch, workload: Workload, progress: Progress) -> Run:
     """
     started = time.monotonic()
     with ready(launch, progress) as client:
+        pool = confirmed_pool(launch, client.metrics())
         progress.stage(f"L2 {launch.name}: warming up")
         _warm_up(client, workload)
         before = parse_counters(client.metrics())
         replies = _serve(client, workload, launch.name, progress)
         counters = parse_counters(settled_metrics(client)).since(before)
-        pool = read_pool_report(launch.pool_report) if launch.pool_report else None
     return Run(launch.name, launch.command, pool, counters, replies, time.monotonic() - started)
 
 

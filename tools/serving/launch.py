@@ -37,8 +37,10 @@ class Launch:
         Where it listens on ``127.0.0.1``.
     log
         The file that takes its output.
+    l2
+        Its host cache, or None without one.
     pool_report
-        The file that takes its host pool's figures, if it has one.
+        The file that takes its host pool's figures.
     """
 
     name: str
@@ -46,7 +48,8 @@ class Launch:
     environment: Mapping[str, str]
     port: int
     log: Path
-    pool_report: Path | None
+    l2: L2 | None
+    pool_report: Path
 
     @property
     def url(self) -> str:
@@ -134,7 +137,8 @@ def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> L
         _environment(report, folder),
         port,
         log=folder / f"{name}.log",
-        pool_report=report if l2 else None,
+        l2=l2,
+        pool_report=report,
     )
 
 

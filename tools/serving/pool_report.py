@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patchstack.errors import Exit, ToolError
+from serving.metrics import l2_capacity
+
+if TYPE_CHECKING:
+    from serving.launch import Launch
 
 #: Names the file that the plug-in writes to.
 VARIABLE = "HIQCACHE_POOL_REPORT"
@@ -87,6 +92,42 @@ def read_pool_report(file: Path) -> PoolReport:
             f"install the files of {PLUGIN} anew",
             Exit.FINDINGS,
         ) from error
+
+
+def confirmed_pool(launch: Launch, metrics: str) -> PoolReport | None:
+    """Return the host pool that a server has, if it is as large as planned, or None without one.
+
+    A server with another one shows something else than it is taken for, so nothing should be
+    measured on it.
+
+    Parameters
+    ----------
+    launch
+        How it was started.
+    metrics
+        Its ``/metrics``.
+
+    Raises
+    ------
+    ToolError
+        If the plan, the pool and the server's own gauge do not agree.
+    """
+    if launch.l2 is None:
+        return None
+    report = read_pool_report(launch.pool_report)
+    sizes = {
+        "planned": launch.l2.tokens,
+        "allocated": report.slots,
+        "its gauge": l2_capacity(metrics),
+    }
+    if len(set(sizes.values())) != 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ToolError(
+            f"the server {launch.name!r} has an L2 of another size than planned (tokens: {told})",
+            "use the pinned release, one rank, and a budget that the host's memory holds",
+            Exit.FINDINGS,
+        )
+    return report
 
 
 def refuse_unequal_bytes(raw: PoolReport, encoded: PoolReport) -> None:

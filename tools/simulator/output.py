@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from evidence.record import NO_L2, RAW
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from evidence.record import NO_L2, RAW
 from formats.capacity_output import heading_of
 from simulator.sizes import Pools
 from simulator.sweep import UNITS, WORTH, Payoff, Scene, Sweep, payoffs

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from evidence.record import NO_L2, RAW
-
 from formats.capacity import Deployment, Refused, capacity
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evidence.record import NO_L2, RAW, Workload
-
 from simulator.engine import simulate
 from simulator.outcome import Outcome
 from simulator.server import Server

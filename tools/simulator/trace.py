@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evidence.record import Record, Workload
-
 from simulator.tokens import Tokens, joined, run_of
 
 

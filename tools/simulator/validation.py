@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from evidence.record import Record
-
 from simulator.engine import simulate
 from simulator.server import Server
 from simulator.trace import recorded

@@ -1,8 +1,9 @@
 """An SGLang plug-in that writes down how large a host pool is where its bytes are.
 
 SGLang finds it by the entry point in the ``dist-info`` folder beside it, so it is enough to put
-this folder on the server's import path. Every host pool appends one line of JSON to the file that
-``HIQCACHE_POOL_REPORT`` names. It reads what every pool has, raw or encoded.
+this folder on the server's import path. Every host pool that a cache is made of appends one line of
+JSON to the file that ``HIQCACHE_POOL_REPORT`` names. It reads what every pool has, raw or encoded,
+once the pool is made: an encoded one counts rows, not tokens, while it allocates its memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-TARGET = "sglang.srt.mem_cache.pool_host.base.HostKVCache._allocate_host_buffer"
+TARGET = "sglang.srt.mem_cache.pool_host.group.HostPoolGroup.__init__"
 
 
 def _storage_bytes(buffers: torch.Tensor | Sequence[torch.Tensor]) -> int:
@@ -25,7 +26,7 @@ def _storage_bytes(buffers: torch.Tensor | Sequence[torch.Tensor]) -> int:
 
 
 def describe(pool: Any) -> dict[str, Any]:
-    """Return the figures of a host pool that has its memory."""
+    """Return the figures of a host pool."""
     return {
         "pool": type(pool).__name__,
         "slots": pool.size,
@@ -37,10 +38,11 @@ def describe(pool: Any) -> dict[str, Any]:
     }
 
 
-def report(result: None, pool: Any) -> None:
-    """Append the pool's figures; SGLang calls this after the pool has allocated its memory."""
+def report(result: None, group: Any, entries: Sequence[Any]) -> None:
+    """Append the figures of a group's pools; SGLang calls this after it has made the group."""
     with Path(os.environ["HIQCACHE_POOL_REPORT"]).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(describe(pool)) + "\n")
+        for entry in entries:
+            file.write(json.dumps(describe(entry.host_pool)) + "\n")
 
 
 def install() -> None:
