@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 examples:
-  tools/experiment.py equal-bytes                    results/equal-bytes/*.json
+  tools/experiment.py equal-bytes                    results/runs/equal-bytes/*.json
   tools/experiment.py working-set --scale small --repeats 1
   tools/experiment.py restore
 """
@@ -98,7 +98,7 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
         progress.say(expectation(working_set, rates))
     if given.dry_run:
         return Exit.DONE
-    folder = given.out / given.experiment
+    folder = given.out / "runs" / given.experiment
     folder.mkdir(parents=True, exist_ok=True)
     records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
     for record in records:
