@@ -177,7 +177,7 @@ def run_sweep(given: Namespace) -> int:
     if given.plot:
         from simulator.plot import draw_sweep
 
-        title = f"{given.model}: {scene_line(scene)}"
+        title = f"{given.model}: {scene_line(scene, given.sweep)}"
         draw(given.plot, lambda: draw_sweep(found, title))
     told_json = sweep_json(scene, pools, found)
     deliver(lambda: print_sweep(scene, pools, found, given.details), told_json, given.json)

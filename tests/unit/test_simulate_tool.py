@@ -43,7 +43,7 @@ def test_what_8_gigabytes_hold() -> None:
 
 
 def test_a_codec_that_does_not_serve_the_model_is_told_and_left_out() -> None:
-    odd = Deployment("odd", Model(2, 2, 2, 60), 1, 1)
+    odd = Deployment("odd", Model(2, 2, 2, 512), 1, 1)
     found = pools(odd, ["int8-hadamard"])
     assert found.formats == (NO_L2, RAW) and len(found.refused) == 1
 
@@ -83,7 +83,7 @@ def test_where_extra_tokens_pay() -> None:
     points = [*line(RAW, 10, 20, 60, 70), *line("int8", 10, 50, 70, 70)]
     (payoff,) = payoffs(Sweep("budget", (0, 1, 2, 3), (70, 70, 70, 70), tuple(points)))
     assert (payoff.most, payoff.most_at, payoff.pays_at) == (30, 1, (1, 2))
-    assert payoff.full_from == 2
+    assert payoff.full_at == (2, 3)
 
 
 # --- the command line ----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def print_sweep(scene: Scene, pools: Pools, found: Sweep, details: bool) -> None
     """Print the hit rates, where extra tokens pay, and in detail what came from where."""
     console = _console()
     console.print(heading_of(pools.served))
-    console.print(scene_line(scene))
+    console.print(scene_line(scene, found.varied))
     console.print(f"hit rate, % of the prompts' tokens; first column: {UNITS[found.varied]}")
     console.print(_rates(found))
     if details:
@@ -46,16 +46,26 @@ def print_sweep(scene: Scene, pools: Pools, found: Sweep, details: bool) -> None
         console.print(f"refused: {reason}")
 
 
-def scene_line(scene: Scene) -> str:
-    """Name the workload and the server in one line."""
+def scene_line(scene: Scene, varied: str) -> str:
+    """Name in one line what a sweep does not vary."""
     w, server = scene.workload, scene.server
     order = "uniform" if scene.zipf is None else f"zipf {scene.zipf:g}"
-    return (
-        f"{w.groups} groups x {w.prompts_per_group} prompts, {order}, {w.prefix_tokens:,} + "
-        f"{w.question_tokens:,} tokens, answers of {w.output_tokens:,}; {w.concurrency} at a time; "
-        f"L1 {server.l1_tokens:,} tokens; {scene.size_gb:g} GB, {server.write_policy}; "
-        f"shuffles: {scene.repeats}"
-    )
+    groups = f"{w.groups} groups x {w.prompts_per_group}"
+    if varied == "working-set":
+        groups = f"groups of {w.prompts_per_group}"
+    elif varied == "prefix":
+        groups = f"{w.working_set_tokens:,} tokens of prefixes, groups of {w.prompts_per_group}"
+    parts = {
+        "groups": f"{groups} prompts, {order}",
+        "prefix": f"prefixes of {w.prefix_tokens:,}",
+        "rest": f"questions of {w.question_tokens:,}, answers of {w.output_tokens:,} tokens",
+        "concurrency": f"{w.concurrency} at a time",
+        "L1": f"L1 of {server.l1_tokens:,} tokens",
+        "budget": f"L2 of {scene.size_gb:g} GB",
+        "policy": server.write_policy,
+        "repeats": f"shuffles: {scene.repeats}",
+    }
+    return "; ".join(part for name, part in parts.items() if name != varied)
 
 
 def _rates(found: Sweep) -> Table:
@@ -93,15 +103,18 @@ def _moved(found: Sweep) -> Table:
 
 def payoff_line(payoff: Payoff) -> str:
     """Say where a format's extra tokens pay."""
-    name = payoff.format
-    if not payoff.pays_at:
-        return f"{name}: nowhere {WORTH:g} point above {RAW}"
-    full = payoff.full_from
-    end = "short of the ceiling to the end" if full is None else f"at the ceiling from {full:,g} on"
     return (
-        f"{name}: at most {payoff.most:.1f} points above {RAW}, at {payoff.most_at:,g}; "
-        f"{WORTH:g} point or more at {payoff.pays_at[0]:,g} to {payoff.pays_at[-1]:,g}; {end}"
+        f"{payoff.format}: at most {payoff.most:.1f} points above {RAW}, at {payoff.most_at:,g}; "
+        f"{WORTH:g} point or more {_between(payoff.pays_at)}; "
+        f"as near the ceiling {_between(payoff.full_at)}"
     )
+
+
+def _between(values: Sequence[float]) -> str:
+    if not values:
+        return "nowhere"
+    ends = dict.fromkeys((values[0], values[-1]))
+    return "at " + " to ".join(f"{end:,g}" for end in ends)
 
 
 def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:

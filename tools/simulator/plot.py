@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from io import BytesIO
 from itertools import cycle
@@ -80,7 +81,7 @@ def _draw_line(axes: Axes, look: tuple, name: str, line: Sequence[Point]) -> Non
 
 def _label(axes: Axes, unit: str, title: str) -> None:
     axes.set(xlabel=unit, ylabel="hit rate, % of the prompts' tokens", ylim=(0, 100))
-    axes.set_title(title, fontsize=7)
+    axes.set_title(textwrap.fill(title, 110), fontsize=7)
     axes.grid(linewidth=0.4)
 
 

@@ -229,21 +229,19 @@ class Payoff:
         A codec.
     most, most_at
         Its largest gain over ``raw`` in points of hit rate, and the value it has it at.
-    pays_at
-        Values at which it gains :data:`WORTH`.
-    full_from
-        First value from which it stays that near the ceiling, or None.
+    pays_at, full_at
+        Values at which it gains :data:`WORTH`, and at which it is that near the ceiling.
     """
 
     format: str
     most: float
     most_at: float
     pays_at: tuple[float, ...]
-    full_from: float | None
+    full_at: tuple[float, ...]
 
 
 def payoffs(found: Sweep) -> list[Payoff]:
-    """Where each codec's extra tokens pay, and where they stop to."""
+    """Where each codec's extra tokens pay, and where there is nothing left to gain."""
     result = []
     for name in found.formats:
         if name in (NO_L2, RAW):
@@ -251,16 +249,8 @@ def payoffs(found: Sweep) -> list[Payoff]:
         gains = found.gains(name)
         most = max(gains)
         pays = [v for v, gain in zip(found.values, gains, strict=True) if gain >= WORTH]
-        at = found.values[gains.index(most)]
-        result.append(Payoff(name, most, at, tuple(pays), _full_from(found, name)))
+        near = zip(found.line(name), found.ceilings, strict=True)
+        full = [point.value for point, bound in near if bound - point.hit_rate <= WORTH]
+        most_at = found.values[gains.index(most)]
+        result.append(Payoff(name, most, most_at, tuple(pays), tuple(full)))
     return result
-
-
-def _full_from(found: Sweep, name: str) -> float | None:
-    """The first value from which nothing is left to gain."""
-    first = None
-    for point, bound in zip(reversed(found.line(name)), reversed(found.ceilings), strict=True):
-        if bound - point.hit_rate > WORTH:
-            break
-        first = point.value
-    return first
