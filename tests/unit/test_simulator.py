@@ -148,6 +148,13 @@ def test_a_request_waits_until_l1_has_room_for_its_answer_too() -> None:
     assert hits(simulate(one, asks([0, 0]), 2))[1] == (100, 0), "it came after the first"
 
 
+@pytest.mark.parametrize(("output", "hit"), [(2, 16), (3, 0)])
+def test_each_decode_pass_makes_room_for_a_page_of_each_answer(output: int, hit: int) -> None:
+    # The second answer's first token takes the last page; room is made when it has another one.
+    trace = [Ask(0, 16, 16, 2), Ask(1, 16, 16, output), Ask(0, 16, 16, 2)]
+    assert hits(alone(Server(80, page_size=16), trace))[2] == (hit, 0)
+
+
 def test_what_never_fits_is_refused() -> None:
     with pytest.raises(DoesNotFitError, match="110 tokens with an answer of 5"):
         alone(Server(116), asks([0]))

@@ -196,7 +196,9 @@ class Engine:
         if not self._running:
             return None
         steps = self._steps_alone()
-        if not self.cache.make_room(self._wanted(steps)):
+        # As if each answer began a page in the last of them (``allocation.py:584``).
+        self.cache.make_room(self._wanted(steps - 1) + self._server.page_size * len(self._running))
+        if self.cache.free < self._wanted(steps):
             raise DoesNotFitError(
                 f"an L1 of {self._server.l1_tokens:,} tokens is full before its answers end; "
                 "SGLang would stop one and start it over, which is not simulated"

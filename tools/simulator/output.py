@@ -153,6 +153,9 @@ def print_validation(found: Sequence[Compared], unusable: int) -> None:
     console = _console()
     console.print(_table(headings, rows))
     off = sum(not c.agrees for c in found)
+    for name in dict.fromkeys(c.configuration for c in found):
+        off_by = [c.difference for c in found if c.configuration == name]
+        console.print(f"{name}: {sum(off_by) / len(off_by):+.2f} points on average")
     console.print("by timing: with other times from an answer to the next request")
     console.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
     if unusable:
