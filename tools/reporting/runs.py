@@ -1,0 +1,196 @@
+"""Runs as they are compared: by experiment, by what is served, by configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from evidence.record import NO_L2, RAW, Record, Setup, read_record
+from patchstack.errors import Exit, ToolError
+from reporting.loading import build, clean, load_json, refused
+
+_WHAT = "a run"
+#: What leads, whatever order the runs were made in.
+_FIRST = (NO_L2, RAW)
+
+
+def load_runs(paths: Iterable[Path]) -> list[Record]:
+    """Read files, and in folders all files but those that say that they are of another kind.
+
+    Raises
+    ------
+    ToolError
+        If there is no run, or a file is not one.
+    """
+    found = [run for path in paths for run in _at(path)]
+    if not found:
+        raise ToolError("there are no runs", "run tools/experiment.py first", Exit.USAGE)
+    runs = sorted(found, key=lambda run: (run.setup.experiment, run.position, run.started))
+    _refuse_twice(runs)
+    return runs
+
+
+def _at(path: Path) -> Iterable[Record]:
+    if not path.is_dir():
+        yield _load(path)
+        return
+    for file in sorted(path.rglob("*.json")):
+        found = load_json(file, _WHAT)
+        if not (isinstance(found, dict) and "kind" in found):
+            yield _load(file)
+
+
+def _load(file: Path) -> Record:
+    load_json(file, _WHAT)  # more strictly than the record's reader
+    try:
+        run: Record = build(Record, read_record(file))
+        if not run.invalid:
+            _refuse_impossible(run)
+    except ToolError as error:
+        raise ToolError(clean(error.message), error.hint, error.exit_code) from error
+    except ValueError as error:
+        raise refused(file, _WHAT, error) from error
+    return run
+
+
+def _refuse_impossible(run: Record) -> None:
+    if not (run.seconds > 0 and run.prompt_tokens > 0):
+        raise ValueError("it is valid without a request or without time")
+    for request in run.requests:
+        parts = (request.device_tokens, request.host_tokens, request.output_tokens)
+        if min(*parts, request.ttft_s, *request.itl_s) < 0:
+            raise ValueError("a request has a time or tokens below zero")
+        if request.device_tokens + request.host_tokens > request.prompt_tokens:
+            raise ValueError("a request has more tokens in caches than in its prompt")
+
+
+def _refuse_twice(runs: Sequence[Record]) -> None:
+    seen = set()
+    for run in runs:
+        key = (case_of(run.setup), variant_of(run.setup), run.repeat)
+        if not run.invalid and key in seen:
+            which = f"repeat {run.repeat} of {run.setup.configuration}"
+            what = f"{run.setup.experiment} has {which} twice"
+            raise ToolError(what, "give the runs of one measurement", Exit.USAGE)
+        seen.add(key)
+
+
+def case_of(setup: Setup) -> tuple[Any, ...]:
+    """Return what runs have in common that are compared: all but the L2 and the seed."""
+    workload = dataclasses.replace(setup.workload, seed=0)
+    parts = (setup.experiment, setup.model, setup.l1_tokens, setup.page_size, setup.write_policy)
+    return (*parts, workload)
+
+
+def variant_of(setup: Setup) -> tuple[str, str, int]:
+    """Return the L2 that a run had."""
+    return setup.configuration, setup.sizing, setup.l2_tokens
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Repeats of one configuration.
+
+    Parameters
+    ----------
+    name
+        What it is called, unlike all others of its case.
+    runs
+        Valid runs, by repeat.
+    """
+
+    name: str
+    runs: tuple[Record, ...]
+
+    @property
+    def setup(self) -> Setup:
+        """What its servers were started with."""
+        return self.runs[0].setup
+
+    def values(self, measure: Callable[[Record], float | None]) -> dict[int, float]:
+        """Return a figure by repeat, where a run has it."""
+        found = {run.repeat: measure(run) for run in self.runs}
+        return {repeat: value for repeat, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload of one experiment, and the configurations that served it."""
+
+    configurations: tuple[Configuration, ...]
+
+    @property
+    def setup(self) -> Setup:
+        """What its servers have in common."""
+        return self.configurations[-1].setup
+
+    @property
+    def title(self) -> str:
+        """Its experiment and what tells it from the others of that."""
+        tokens = self.setup.workload.working_set_tokens
+        return f"{self.setup.experiment}, working set {tokens:,} tokens"
+
+    def named(self, name: str) -> Configuration | None:
+        """Return a configuration by its name."""
+        return next((one for one in self.configurations if one.name == name), None)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs that were read."""
+
+    runs: tuple[Record, ...]
+
+    @cached_property
+    def valid(self) -> tuple[Record, ...]:
+        """Those that can be used."""
+        return tuple(run for run in self.runs if not run.invalid)
+
+    @cached_property
+    def invalid(self) -> tuple[Record, ...]:
+        """Those that cannot."""
+        return tuple(run for run in self.runs if run.invalid)
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """What can be compared, by experiment and then by working set."""
+        groups: dict[tuple[Any, ...], list[Record]] = {}
+        for run in self.valid:
+            groups.setdefault(case_of(run.setup), []).append(run)
+        ordered = sorted(groups.values(), key=lambda runs: _order(runs[0].setup))
+        return tuple(_case(runs) for runs in ordered)
+
+    @cached_property
+    def experiments(self) -> dict[str, list[Case]]:
+        """Cases by the name of their experiment."""
+        found: dict[str, list[Case]] = {}
+        for case in self.cases:
+            found.setdefault(case.setup.experiment, []).append(case)
+        return found
+
+
+def _order(setup: Setup) -> tuple[str, int, str]:
+    return setup.experiment, setup.workload.working_set_tokens, repr(case_of(setup))
+
+
+def _case(runs: Sequence[Record]) -> Case:
+    variants: dict[tuple[str, str, int], list[Record]] = {}
+    for run in runs:
+        variants.setdefault(variant_of(run.setup), []).append(run)
+    names = [name for name, _, _ in variants]
+    made = []
+    for (name, sizing, tokens), repeats in variants.items():
+        alone = names.count(name) == 1
+        title = name if alone else f"{name}, {tokens:,} tokens by {sizing}"
+        made.append(Configuration(title, tuple(sorted(repeats, key=lambda run: run.repeat))))
+    return Case(tuple(sorted(made, key=_place)))
+
+
+def _place(one: Configuration) -> int:
+    """None and raw lead; the others stay in the order of their runs."""
+    name = one.setup.configuration
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
