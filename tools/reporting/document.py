@@ -1,0 +1,63 @@
+"""The page: its sections in order, and in the last one what has no section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reporting.comparisons import experiment, in_short
+from reporting.content import Block, Command, Document, Section, Text
+from reporting.format_sections import capacity_section, distortion_section
+from reporting.host_cache import host_cache
+from reporting.inputs import Inputs
+from reporting.provenance import commands, provenance
+from reporting.reference import beside_ours
+from reporting.restore_section import restores
+from reporting.simulation_sections import simulated, validated
+from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATION, VALIDATION, Missing
+
+TITLE = "HiQCache: results"
+
+
+def make_document(inputs: Inputs) -> Document:
+    """Return the page of what was read."""
+    return Document(TITLE, (*_sections(inputs), _unmeasured(inputs)))
+
+
+def _sections(inputs: Inputs) -> Iterator[Section]:
+    results = inputs.results
+    yield in_short(results.cases)
+    yield provenance(results)
+    for at, (name, cases) in enumerate(results.experiments.items(), start=1):
+        yield experiment(name, cases, at)
+    yield beside_ours(results)
+    yield host_cache(results)
+    yield from _beside_runs(inputs)
+    yield commands(results)
+
+
+def _beside_runs(inputs: Inputs) -> Iterator[Section]:
+    """Yield what is not made from runs alone."""
+    sweep, restore = inputs.simulation, inputs.restore
+    yield simulated(sweep, inputs.results) if sweep else _absent(SIMULATION)
+    yield validated(inputs.validation) if inputs.validation else _absent(VALIDATION)
+    yield restores(restore) if restore else _absent(RESTORE)
+    yield capacity_section()
+    yield distortion_section(inputs.distortion) if inputs.distortion else _absent(DISTORTION)
+
+
+def _absent(missing: Missing) -> Section:
+    words = "Not measured. The command that measures it:"
+    return Section(missing.what, (Text(words), Command(missing.command)))
+
+
+def _unmeasured(inputs: Inputs) -> Section:
+    """Return the section of what needs a GPU, and of what was not given."""
+    given = {
+        RESTORE: inputs.restore, DISTORTION: inputs.distortion, SIMULATION: inputs.simulation,
+        VALIDATION: inputs.validation,
+    }  # fmt: skip
+    absent = [missing for missing, found in given.items() if found is None]
+    blocks: list[Block] = [Text("Nothing here says anything about these.")]
+    for missing in (*ON_A_GPU, *absent):
+        blocks += [Text(f"{missing.what}:"), Command(missing.command)]
+    return Section("Not measured", tuple(blocks))
