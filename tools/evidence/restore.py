@@ -28,6 +28,8 @@ from serving.settling import settled_metrics
 
 SCHEMA = 1
 _SUFFIX_TOKENS = 16
+#: What pushes a prefix out of L1 is short: attention to a long prompt is slow on a CPU.
+_FILLER_TOKENS = 512
 _PAGE_SIZE = 64
 #: L2 holds what is measured, what pushes it out, and both once more.
 _L2_RATIO = 4.0
@@ -48,8 +50,8 @@ class Lengths:
 
     @property
     def l1_tokens(self) -> int:
-        """A device cache that two of the longest fill."""
-        return 2 * (max(self.prefixes) + _PAGE_SIZE)
+        """A device cache that the longest fills."""
+        return max(self.prefixes) + 2 * _PAGE_SIZE
 
 
 FULL = Lengths((512, 1024, 2048, 4096, 8192), 5)
@@ -70,7 +72,8 @@ class Row:
         Seconds to the first token of each repetition: computed, and restored.
     phases
         Seconds that a restore took to move bytes and to decode them, and that all backups of a
-        repetition took to encode; medians of the repetitions, by the server's counters.
+        repetition took to encode; medians of the repetitions, by the server's counters. SGLang
+        does not time moves on a CPU.
     bytes
         Bytes that a restore moved.
     """
@@ -79,7 +82,7 @@ class Row:
     prefix_tokens: int
     cold_ttft_s: tuple[float, ...]
     ttft_s: tuple[float, ...]
-    phases: dict[str, float]
+    phases: dict[str, float | None]
     bytes: int
 
 
@@ -130,13 +133,13 @@ def _row(client: Client, name: str, prefix: int, lengths: Lengths) -> Row:
     def median(counter: str) -> float:
         return statistics.median(found.get(counter, 0.0) for found in counted)
 
-    decode, encode = median(_DECODE), median(_ENCODE)
+    load, decode, encode = median(_LOAD), median(_DECODE), median(_ENCODE)
     return Row(
         name,
         prefix,
         tuple(cold.seconds for cold, _, _ in tries),
         tuple(restored.seconds for _, restored, _ in tries),
-        {"move_s": median(_LOAD) - decode, "decode_s": decode, "encode_s": encode},
+        {"move_s": load - decode if load else None, "decode_s": decode, "encode_s": encode},
         round(median(_LOADED_BYTES)),
     )
 
@@ -150,9 +153,8 @@ def _try(
     # No two prompts of a server begin alike.
     prompt = _prompt(number, prefix + _SUFFIX_TOKENS)
     cold = client.complete(prompt)
-    longest = max(lengths.prefixes)
-    for other in range(1, lengths.l1_tokens // longest + 2):
-        client.complete(_prompt(lengths.repeats * other + number, longest))
+    for other in range(1, lengths.l1_tokens // _FILLER_TOKENS + 2):
+        client.complete(_prompt(lengths.repeats * other + number, _FILLER_TOKENS))
     restored = client.complete(prompt)
     if cold.cached_tokens or restored.device_tokens or restored.host_tokens < prefix:
         raise ToolError(

@@ -59,7 +59,7 @@ def l2_capacity(text: str) -> int | None:
 
 
 #: Labels that tell samples of one metric apart. The others name the process and the model.
-_TELLING = ("reason", "pool", "cache_source")
+_TELLING = ("reason", "cache_source")
 
 
 @dataclass(frozen=True)
