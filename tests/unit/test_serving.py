@@ -418,6 +418,14 @@ class TestLaunch:
         assert launch.environment["PYTHONPATH"].split(os.pathsep)[0] == str(PLUGIN)
         assert launch.url == f"http://127.0.0.1:{launch.port}"
 
+    @pytest.mark.parametrize("gpu", [True, False])
+    def test_the_cpu_serves_where_there_is_no_gpu(self, tmp_path, monkeypatch, gpu):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+        monkeypatch.delenv("SGLANG_USE_CPU_ENGINE", raising=False)
+        launch = sglang_launch("none", self.SERVING, None, tmp_path)
+        assert ("--device" in launch.command) is not gpu
+        assert ("SGLANG_USE_CPU_ENGINE" in launch.environment) is not gpu
+
     def test_no_l2(self, tmp_path):
         launch = sglang_launch("none", self.SERVING, None, tmp_path)
         assert "hi" not in {option[2:4] for option in launch.command}

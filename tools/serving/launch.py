@@ -106,7 +106,7 @@ def free_port() -> int:
 
 
 def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> Launch:
-    """Describe a server on this machine's CPU.
+    """Describe a server on this machine: on its GPU, or on its CPU where it has none.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> L
     command = [
         *(sys.executable, "-m", "sglang.launch_server"),
         *("--model-path", str(serving.model), "--host", HOST, "--port", str(port)),
-        *("--device", "cpu", "--attention-backend", "torch_native"),
-        *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
+        *device_options(),
+        *("--grammar-backend", "none"),
         *("--max-total-tokens", str(serving.l1_tokens), "--page-size", str(serving.page_size)),
         *("--max-running-requests", str(serving.concurrency), "--random-seed", "0"),
         *("--enable-metrics", "--enable-cache-report", "--sleep-on-idle"),
@@ -142,6 +142,22 @@ def sglang_launch(name: str, serving: Serving, l2: L2 | None, folder: Path) -> L
     )
 
 
+def device_options() -> tuple[str, ...]:
+    """Return what a server on this machine has to be told about its device."""
+    if _has_gpu():
+        return ()
+    return (
+        *("--device", "cpu", "--attention-backend", "torch_native"),
+        *("--sampling-backend", "pytorch"),
+    )
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def _environment(report: Path, folder: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != _CODEC_ALIAS}
     inherited_path = inherited.get("PYTHONPATH")
@@ -150,7 +166,7 @@ def _environment(report: Path, folder: Path) -> dict[str, str]:
         # else runs; what that costs is tenfold. The user's own choice stands.
         "OMP_WAIT_POLICY": "PASSIVE",
         **inherited,
-        "SGLANG_USE_CPU_ENGINE": "1",
+        **({} if _has_gpu() else {"SGLANG_USE_CPU_ENGINE": "1"}),
         "HF_HUB_OFFLINE": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PLUGIN), inherited_path])),
         "TMPDIR": str(folder),
