@@ -85,7 +85,7 @@ def test_the_last_token_of_a_prompt_is_computed() -> None:
 
 
 def test_what_is_being_computed_is_computed_again_by_those_in_the_same_pass() -> None:
-    assert hits(simulate(Server(AMPLE), asks([0, 0]), 2)) == [(0, 0), (0, 0)]
+    assert hits(simulate(Server(AMPLE), asks([1, 0, 0]), 3)) == [(0, 0)] * 3
 
 
 @pytest.mark.parametrize(("overlap", "hit"), [(True, 0), (False, 100)])
@@ -142,8 +142,8 @@ def test_what_is_needed_is_not_evicted() -> None:
 
 
 def test_a_request_waits_until_l1_has_room_for_its_answer_too() -> None:
-    # 110 + 5 + a page for each, and the room has to be more than that.
-    both, one = Server(233), Server(232)
+    # The first has 110 and reserves 5. The second asks for 110 + 5 + a page, and needs more.
+    both, one = Server(110 + 5 + 116 + 1), Server(110 + 5 + 116)
     assert simulate(both, asks([0, 1]), 2).passes < simulate(one, asks([0, 1]), 2).passes
     assert hits(simulate(one, asks([0, 0]), 2))[1] == (100, 0), "it came after the first"
 

@@ -2,7 +2,8 @@
 
 The rules are those of ``managers/scheduler.py``, whose lines are named. Where the order of events
 depends on time it is this one: a pass takes as long as any other; a request reaches the scheduler
-one pass after the answer that it waited for, unless told otherwise; the first ones arrive together.
+one pass after the answer that it waited for, unless told otherwise; a scheduler that has nothing to
+do starts with the first request that comes, and those that come with it wait for the next pass.
 """
 
 from __future__ import annotations
@@ -87,9 +88,7 @@ class Engine:
     def _pass(self) -> None:
         """One round of the scheduler (lines 2061 and 3894)."""
         self.cache.now += 1
-        while self._unsent and self._due and self._due[0] <= self.cache.now:
-            self._waiting.append(self._unsent.popleft())
-            self._due.popleft()
+        self._arrive()
         self.cache.see_transfers()
         self._take_over()
         chosen = self._prefill() or self._decode()
@@ -100,6 +99,15 @@ class Engine:
             self._process(before)
         elif chosen is None:
             self._refuse_standstill()
+
+    def _arrive(self) -> None:
+        """Let requests in, and only one if there is nothing else to do."""
+        busy = self._waiting or self._running or self._chunked or self._last
+        while self._unsent and self._due and self._due[0] <= self.cache.now:
+            self._waiting.append(self._unsent.popleft())
+            self._due.popleft()
+            if not busy:
+                break
 
     def _refuse_standstill(self) -> None:
         if self._waiting and not (self._running or self._chunked or self.cache.has_transfers):
