@@ -420,6 +420,7 @@ def test_devices_that_sglang_serves_on() -> None:
     step = "docker run --gpus all"
     ended(check_devices(wanted(), FAKE_NO_GPU, True), "fail", "initialization failed", step)
     ended(check_devices(wanted(), CPU_BUILD, False), "skip", "no GPU here", "rent a machine")
+    ended(check_devices(wanted(), CPU_BUILD, True), "fail", "a build without CUDA", "see driver")
     ended(check_devices(wanted(tp=2), FAKE_GPU, True), "fail", "1 for 2 ranks", "smaller --tp")
     volta = replace(FAKE_GPU, devices=(replace(H100, capability=(7, 0)),))
     ended(check_devices(wanted(), volta, True), "fail", "sm_75 and above", "rent a newer GPU")

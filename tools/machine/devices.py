@@ -93,6 +93,7 @@ def check_devices(asked: Asked, torch: Torch, has_driver: bool) -> Finding:
         if not has_driver:
             return skipped("devices", f"no GPU here: {torch.problem}", "rent a machine with one")
         step = "give the container its GPUs (docker run --gpus all), look at CUDA_VISIBLE_DEVICES"
+        step = step if torch.cuda else "see driver"
         return failed("devices", f"torch can use no GPU: {torch.problem}", step)
     told = ", ".join(f"{d.name} (sm_{d.capability[0]}{d.capability[1]})" for d in torch.devices)
     if len(torch.devices) < asked.ranks_here:

@@ -19,7 +19,6 @@ from machine.devices import Torch
 from machine.finding import Finding, failed, passed, skipped
 from machine.installed import Installed
 from patchstack.children import ended, supervised
-from patchstack.context import ROOT
 from serving.server import last_words
 
 MOVER, ROUND_TRIP = "mover", "round trip"
@@ -76,11 +75,13 @@ def ask(asked: Asked, device: str, steps: list[str]) -> list[Finding]:
 
 def _answers(question: dict[str, object], log: Path) -> tuple[dict[str, dict[str, str]], str]:
     """Return what the process said by step, and why it was stopped, if it was."""
-    command = supervised([sys.executable, str(_PROCESS), json.dumps(question)])
+    # -P: the modules beside that one are nobody's to import by their short names.
+    command = supervised([sys.executable, "-P", str(_PROCESS), json.dumps(question)])
+    on_cpu = {"SGLANG_USE_CPU_ENGINE": "1"} if question["device"] == "cpu" else {}
     why = ""
     with log.open("wb") as errors, log.with_name("answers").open("w+") as lines:
         process = subprocess.Popen(
-            command, env=_environment(str(question["device"])), stdin=subprocess.DEVNULL,
+            command, env={**os.environ, **on_cpu}, stdin=subprocess.DEVNULL,
             stdout=lines, stderr=errors,
         )  # fmt: skip
         try:
@@ -91,13 +92,6 @@ def _answers(question: dict[str, object], log: Path) -> tuple[dict[str, dict[str
         lines.seek(0)
         answers = [json.loads(line) for line in lines]
     return {answer["step"]: answer for answer in answers}, why
-
-
-def _environment(device: str) -> dict[str, str]:
-    """Variables with which the process finds the tools, and the library after an installed one."""
-    path = [str(ROOT / "tools"), os.environ.get("PYTHONPATH", ""), str(ROOT)]
-    on_cpu = {"SGLANG_USE_CPU_ENGINE": "1"} if device == "cpu" else {}
-    return {**os.environ, **on_cpu, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def _finding(step: str, answer: dict[str, str] | None, without: str) -> Finding:

@@ -13,9 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
+
+# After what is installed, and a server imports: the library of this checkout.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from hiqcache.codecs import make_codec
 from hiqcache.geometry import KVGeometry
@@ -108,7 +112,6 @@ def _host_pool(device: Any) -> Any:
         more = dict(
             device_capacity_tokens=device.size, start_layer=0, end_layer=device.layer_num - 1
         )
-    # Without an accelerator the patches pin nothing.
     return mha.get_mha_host_pool_cls(kv)(kv, 2.0, 0, device.page_size, "page_first", **more)
 
 
