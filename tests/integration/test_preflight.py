@@ -11,6 +11,8 @@ from machine import pool
 from machine.asked import Asked, asked
 from machine.finding import Finding
 
+pytestmark = pytest.mark.pin
+
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 #: A module that Python imports by itself, so that the process of SGLang has the fault, too.
 FAULTS = {
