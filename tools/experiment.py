@@ -145,7 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from serving.environment import refuse_unpatched
         from serving.progress import on_standard_error
 
-        refuse_unpatched("reproduce")
+        if not given.dry_run:
+            refuse_unpatched("reproduce")
         # What ends a job ends it as Ctrl-C does: with the server stopped.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
