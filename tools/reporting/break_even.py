@@ -62,13 +62,10 @@ class BreakEven:
 def break_evens(measured: Restore) -> list[BreakEven]:
     """Weigh every row that has a raw one of its length and whose decoding was timed."""
     raw = {row.prefix_tokens: row.bytes for row in measured.rows if row.configuration == RAW}
-    return [
-        BreakEven(
-            row.configuration, row.prefix_tokens, raw_bytes, row.bytes, row.phases["decode_s"]
-        )
-        for row in measured.restored
-        if row.bytes
-        and row.phases.get("decode_s")
-        and (raw_bytes := raw.get(row.prefix_tokens))
-        and row.bytes < raw_bytes
-    ]
+    found = []
+    for row in measured.restored:
+        decode_s, raw_bytes = row.phases.get("decode_s"), raw.get(row.prefix_tokens)
+        if decode_s and row.bytes and raw_bytes and row.bytes < raw_bytes:
+            weighed = (row.configuration, row.prefix_tokens, raw_bytes, row.bytes, decode_s)
+            found.append(BreakEven(*weighed))
+    return found
