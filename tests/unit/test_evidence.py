@@ -317,9 +317,15 @@ g 7
         }
         assert found.gauges == {"g": 7}
 
-    def test_what_stood_still_is_left_out(self):
-        now = snapshot(self.TEXT.replace("} 4", "} 9"))
-        assert now.counted_since(snapshot(self.TEXT)) == {'a_total{reason="y"}': 5}
+    def test_how_far_counters_went_on(self):
+        now = snapshot(self.TEXT.replace("} 4", "} 9") + "# TYPE b_total counter\nb_total 1\n")
+        assert now.counted_since(snapshot(self.TEXT)) == {
+            'a_total{reason="x"}': 0,
+            'a_total{reason="y"}': 5,
+            "b_total": 1,
+            "s_count": 0,
+            "s_sum": 0,
+        }
 
 
 def test_a_visit_is_set_up_as_its_case_says(model, tmp_path):

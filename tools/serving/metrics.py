@@ -76,12 +76,11 @@ class Snapshot:
     gauges: dict[str, float]
 
     def counted_since(self, before: Snapshot) -> dict[str, float]:
-        """Return how far each counter went on, without those that stood still."""
-        steps = {
+        """Return how far each counter went on."""
+        return {
             name: value - before.counters.get(name, 0.0)
             for name, value in sorted(self.counters.items())
         }
-        return {name: step for name, step in steps.items() if step}
 
 
 def snapshot(text: str) -> Snapshot:
