@@ -5,6 +5,7 @@ module                    what lives there
 ========================  ===================================================================
 ``loading``               JSON that somebody else wrote, read strictly
 ``runs``                  runs, by experiment, by what is served and by configuration
+``varied``                what the workloads of an experiment differ in
 ``restore``               restores against computing, as they were measured
 ``distortion``            the rate-distortion benchmark
 ``simulation``            the simulator's sweeps and its validation

@@ -80,14 +80,14 @@ def experiment(name: str, cases: Sequence[Case], at: int) -> Section:
     blocks: list[Block] = []
     if len(cases) > 1:
         caption = (
-            f"{name}: hit rate against working set, as measured: medians, with whiskers from the "
-            "least to the largest repeat."
+            f"{name}: hit rate, as measured: medians, with whiskers from the least to the largest "
+            "repeat."
         )
-        blocks.append(Plot(f"hit-rate-{at}", caption, draw_hits(cases, {})))
+        blocks.append(Plot(f"hit-rate-{at}", caption, draw_hits(cases, {}, cases[0].varied)))
     for number, case in enumerate(cases, start=1):
-        caption = f"{case.title}: share of the requests of all repeats that had their first token."
+        caption = f"{case.title}: requests of all repeats that had their first token by then."
         drawing = Plot(f"first-tokens-{at}-{number}", caption, draw_first_tokens(case))
-        heading = Heading(f"Working set {case.setup.workload.working_set_tokens:,} tokens")
+        heading = Heading(case.said[0].upper() + case.said[1:])
         blocks += [heading, Text(describe(case)), _table(case), *_differences(case), drawing]
     return Section(f"Experiment: {name}", tuple(blocks))
 

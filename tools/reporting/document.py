@@ -47,7 +47,7 @@ def _beside_runs(inputs: Inputs) -> Iterator[Section]:
 
 def _absent(missing: Missing) -> Section:
     words = "Not measured. The command that measures it:"
-    return Section(missing.what, (Text(words), Command(missing.command)))
+    return Section(missing.what, (Text(words), *map(Command, missing.commands)))
 
 
 def _unmeasured(inputs: Inputs) -> Section:
@@ -59,5 +59,5 @@ def _unmeasured(inputs: Inputs) -> Section:
     absent = [missing for missing, found in given.items() if found is None]
     blocks: list[Block] = [Text("Nothing here says anything about these.")]
     for missing in (*ON_A_GPU, *absent):
-        blocks += [Text(f"{missing.what}:"), Command(missing.command)]
+        blocks += [Text(f"{missing.what}:"), *map(Command, missing.commands)]
     return Section("Not measured", tuple(blocks))

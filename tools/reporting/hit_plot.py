@@ -1,4 +1,4 @@
-"""Hit rate against working set: what was measured, over what the simulation says."""
+"""Hit rate against what is varied: what was measured, over what the simulation says."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from reporting.looks import looks
 from reporting.measures import HIT_RATE
 from reporting.runs import Case
 from reporting.spread import Spread
+from reporting.varied import Varied
 
 
-def draw_hits(cases: Sequence[Case], curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def draw_hits(
+    cases: Sequence[Case], curves: Mapping[str, Sequence[tuple[float, float]]], along: Varied
+) -> Figure:
     """Return the drawing.
 
     Parameters
@@ -22,8 +25,10 @@ def draw_hits(cases: Sequence[Case], curves: Mapping[str, Sequence[tuple[float, 
         What was measured: marks, with whiskers from the least to the largest repeat.
     curves
         What was simulated, by configuration: lines. Where there are none, lines join the marks.
+    along
+        What the one axis is of.
     """
-    axes = new_axes("working set, tokens", "hit rate, %")
+    axes = new_axes(along.axis, "hit rate, %")
     measured = dict.fromkeys(one.name for case in cases for one in case.configurations)
     for name, look in looks({**measured, **dict.fromkeys(curves)}).items():
         axes.plot([], [], **look)  # for the legend: one entry, of line and mark
@@ -31,17 +36,17 @@ def draw_hits(cases: Sequence[Case], curves: Mapping[str, Sequence[tuple[float, 
             axes.plot(*zip(*curves[name], strict=True), **{**look, "marker": "", "label": ""})
         if name in measured:
             dashes = "" if curves else look["linestyle"]
-            whiskers(axes, _rates(cases, name), {**look, "linestyle": dashes, "label": ""})
+            whiskers(axes, _rates(cases, name, along), {**look, "linestyle": dashes, "label": ""})
     axes.set(xlim=(0, None), ylim=(0, 100))
     return finished(axes)
 
 
-def _rates(cases: Sequence[Case], name: str) -> list[tuple[int, Spread]]:
-    """Return working sets and hit rates of a configuration."""
+def _rates(cases: Sequence[Case], name: str, along: Varied) -> list[tuple[int, Spread]]:
+    """Return the places and hit rates of a configuration."""
     found = []
     for case in cases:
         one = case.named(name)
         if one:
             rates = [100 * rate for rate in one.values(HIT_RATE.of).values()]
-            found.append((case.setup.workload.working_set_tokens, Spread.of(rates)))
+            found.append((along.of(case.setup.workload), Spread.of(rates)))
     return found

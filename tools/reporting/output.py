@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
@@ -23,7 +24,7 @@ def print_table(results: Results) -> None:
     columns = (*POOL[:1], *JUDGED[:3])
     for case in results.cases:
         table = Table(box=box.SIMPLE_HEAD)
-        table.add_column(case.setup.experiment, no_wrap=True)
+        table.add_column(case.title, no_wrap=True)
         for measure in columns:
             table.add_column(measure.title, justify="right")
         for one in case.configurations:
@@ -51,7 +52,8 @@ def to_json(results: Results) -> str:
 def _case(case: Case) -> dict[str, Any]:
     return {
         "experiment": case.setup.experiment,
-        "working_set_tokens": case.setup.workload.working_set_tokens,
+        "case": case.said,
+        "workload": asdict(case.setup.workload),
         "configurations": {
             one.name: _figures((*POOL, *JUDGED), [one.values(each.of) for each in (*POOL, *JUDGED)])
             for one in case.configurations

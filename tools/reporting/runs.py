@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evidence.record import NO_L2, RAW, Record, Setup, read_record
+from evidence.record import NO_L2, RAW, Record, Setup, Workload, read_record
 from patchstack.errors import Exit, ToolError
 from reporting.loading import build, clean, load_json, refused
+from reporting.varied import Varied, varied
 
 _WHAT = "a run"
 #: What leads, whatever order the runs were made in.
@@ -119,9 +120,18 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Case:
-    """One workload of one experiment, and the configurations that served it."""
+    """One workload of one experiment.
+
+    Parameters
+    ----------
+    configurations
+        What served it.
+    varied
+        What tells it from the experiment's other workloads.
+    """
 
     configurations: tuple[Configuration, ...]
+    varied: Varied
 
     @property
     def setup(self) -> Setup:
@@ -131,8 +141,17 @@ class Case:
     @property
     def title(self) -> str:
         """Its experiment and what tells it from the others of that."""
-        tokens = self.setup.workload.working_set_tokens
-        return f"{self.setup.experiment}, working set {tokens:,} tokens"
+        return f"{self.setup.experiment}, {self.said}"
+
+    @property
+    def said(self) -> str:
+        """What tells it from the others of its experiment."""
+        return self.varied.said(self.setup.workload)
+
+    @property
+    def place(self) -> int:
+        """Where it stands on an axis of that."""
+        return self.varied.of(self.setup.workload)
 
     def named(self, name: str) -> Configuration | None:
         """Return a configuration by its name."""
@@ -157,12 +176,16 @@ class Results:
 
     @cached_property
     def cases(self) -> tuple[Case, ...]:
-        """What can be compared, by experiment and then by working set."""
+        """What can be compared, by experiment and then by what is varied in it."""
         groups: dict[tuple[Any, ...], list[Record]] = {}
         for run in self.valid:
             groups.setdefault(case_of(run.setup), []).append(run)
-        ordered = sorted(groups.values(), key=lambda runs: _order(runs[0].setup))
-        return tuple(_case(runs) for runs in ordered)
+        loads: dict[str, list[Workload]] = {}
+        for runs in groups.values():
+            loads.setdefault(runs[0].setup.experiment, []).append(runs[0].setup.workload)
+        kinds = {name: varied(found) for name, found in loads.items()}
+        cases = [_case(runs, kinds[runs[0].setup.experiment]) for runs in groups.values()]
+        return tuple(sorted(cases, key=_order))
 
     @cached_property
     def experiments(self) -> dict[str, list[Case]]:
@@ -173,11 +196,11 @@ class Results:
         return found
 
 
-def _order(setup: Setup) -> tuple[str, int, str]:
-    return setup.experiment, setup.workload.working_set_tokens, repr(case_of(setup))
+def _order(case: Case) -> tuple[str, int, str]:
+    return case.setup.experiment, case.place, repr(case_of(case.setup))
 
 
-def _case(runs: Sequence[Record]) -> Case:
+def _case(runs: Sequence[Record], kind: Varied) -> Case:
     variants: dict[tuple[str, str, int], list[Record]] = {}
     for run in runs:
         variants.setdefault(variant_of(run.setup), []).append(run)
@@ -187,7 +210,7 @@ def _case(runs: Sequence[Record]) -> Case:
         alone = names.count(name) == 1
         title = name if alone else f"{name}, {tokens:,} tokens by {sizing}"
         made.append(Configuration(title, tuple(sorted(repeats, key=lambda run: run.repeat))))
-    return Case(tuple(sorted(made, key=_place)))
+    return Case(tuple(sorted(made, key=_place)), kind)
 
 
 def _place(one: Configuration) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evidence.record import RAW, Workload
@@ -97,8 +97,7 @@ class Simulation:
             pool is not None
             and abs(pool.slots - self.l2_tokens) <= SAME * self.l2_tokens
             and Server(setup.l1_tokens, setup.page_size, setup.write_policy) == self.scene.server
-            and (load.prefix_tokens, load.question_tokens, load.prompts_per_group)
-            == (mine.prefix_tokens, mine.question_tokens, mine.prompts_per_group)
+            and replace(load, groups=mine.groups, seed=mine.seed) == mine
         )
 
 

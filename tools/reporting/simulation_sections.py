@@ -7,6 +7,7 @@ from reporting.hit_plot import draw_hits
 from reporting.runs import Case, Results
 from reporting.simulation import Compared, Simulation, Validation
 from reporting.spread import Spread
+from reporting.varied import WORKING_SET
 
 
 def simulated(found: Simulation, results: Results) -> Section:
@@ -20,7 +21,7 @@ def simulated(found: Simulation, results: Results) -> Section:
     )
     beside = "marks: measured" if measured else "nothing of the same sizes was measured"
     caption = f"Hit rate against working set. Lines: simulated; {beside}."
-    plot = Plot("hit-rate-simulated", caption, draw_hits(measured, found.curves))
+    plot = Plot("hit-rate-simulated", caption, draw_hits(measured, found.curves, WORKING_SET))
     return Section("Hit rate by working set, simulated", (Text(words), plot))
 
 
