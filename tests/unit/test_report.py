@@ -254,6 +254,13 @@ def test_provenance_is_that_of_all_runs() -> None:
     assert "/usr/bin" not in page
 
 
+def test_what_is_said_first_is_of_experiments_of_one_workload() -> None:
+    page = page_of(*synthetic_runs(workload=SMALL), *synthetic_sweep())
+    first = page.split("## Provenance")[0]
+    assert "equal-bytes, working set 3,072 tokens: int8 - raw" in first
+    assert "working-set, " not in first
+
+
 def test_the_reference_stands_beside_ours() -> None:
     page = page_of(*synthetic_runs(workload=SMALL))
     seed = ["12.2", "56.1 (repeats 56.8 to 57.6)", "72.7 (repeats 72.7 to 73.4)"]

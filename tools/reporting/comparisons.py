@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evidence.record import NO_L2, RAW
@@ -52,10 +52,15 @@ def pairings(case: Case) -> Iterator[Pairing]:
                 yield Pairing(one, other)
 
 
-def in_short(cases: Sequence[Case]) -> Section:
-    """Return the section of what the repeats tell of hits and of the wait for the first token."""
+def in_short(experiments: Mapping[str, Sequence[Case]]) -> Section:
+    """Return the section of what the repeats tell of hits and of the wait for the first token.
+
+    Experiments of several workloads are left to their drawings, unless there are no others.
+    """
+    alone = [cases for cases in experiments.values() if len(cases) == 1]
     rows = [
         (f"{case.title}: {pair.title}", *(_difference(pair, measure) for measure in IN_SHORT))
+        for cases in alone or experiments.values()
         for case in cases
         for pair in pairings(case)
     ]

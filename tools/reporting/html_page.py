@@ -59,7 +59,7 @@ def _bullets(bullets: Bullets) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
     rows = "\n".join(_row(table, row) for row in table.rows)
-    kind = ' class="facts"' if len(table.header) == 2 else ""
+    kind = ' class="facts"' if table.header[1:] == ("",) else ""
     return f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
 
 

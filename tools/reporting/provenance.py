@@ -54,7 +54,7 @@ def _facts(runs: Sequence[Record]) -> dict[str, list[Any]]:
 
 def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in facts.items():
-        title = f"{above} {name}".strip().replace("_", " ")
+        title = f"{above} {name}".strip()
         if isinstance(value, Mapping):
             yield from _flat(value, title)
         else:
@@ -78,16 +78,17 @@ def _among(values: Sequence[str], word: str) -> str:
 
 
 def commands(results: Results) -> Section:
-    """Return the section of the commands of the first run of each configuration."""
-    blocks: list[Block] = [Text("Of the first run of each, without that machine's folders.")]
-    seen: set[tuple[str, str]] = set()
+    """Return the section of the commands: a server of each kind, a benchmark of each experiment."""
+    found: dict[str, tuple[str, ...]] = {}
     for run in results.valid:
-        key = (run.setup.experiment, run.setup.configuration)
-        if key not in seen:
-            seen.add(key)
-            blocks.append(Heading(", ".join(key)))
-            lines = (run.server_command, run.bench_command)
-            blocks += [Command(shlex.join(map(_without_folder, line))) for line in lines if line]
+        setup = run.setup
+        kind = (setup.configuration, setup.write_policy, f"the same {setup.sizing}")
+        found.setdefault(f"Server: {', '.join(kind)}", run.server_command)
+        found.setdefault(f"Benchmark: {setup.experiment}", run.bench_command)
+    blocks: list[Block] = [Text("Of the first run of each, without that machine's folders.")]
+    for title, line in sorted(found.items(), reverse=True):
+        if line:
+            blocks += [Heading(title), Command(shlex.join(map(_without_folder, line)))]
     return Section("Commands", tuple(blocks))
 
 

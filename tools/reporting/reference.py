@@ -39,7 +39,7 @@ SEED = {
 
 def beside_ours(results: Results) -> Section:
     """Return the section that shows our hit rates beside these."""
-    cases = [case for case in results.cases if any(map(case.named, SEED))]
+    cases = [case for case in results.cases if all(map(case.named, SEED))]
     rows = [("reference", *(reference.text for reference in SEED.values()))]
     rows += [(case.title, *(_ours(case, name) for name in SEED)) for case in cases]
     words = (
