@@ -59,7 +59,8 @@ def _share(run: Record) -> float | None:
 
 
 def _counter(name: str) -> Callable[[Record], float | None]:
-    return lambda run: run.counters.get(name)
+    """Return what reads a counter; a record has none that stood still."""
+    return lambda run: run.counters.get(name, 0.0 if run.pool else None)
 
 
 def _title(name: str) -> str:
