@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from evidence.record import Record
 from patchstack.errors import Exit, ToolError
+from reporting.break_even import break_evens
 from reporting.capacity_figure import capacities, draw_capacity
 from reporting.content import Document, Plot, Section, Text
 from reporting.distortion import load_distortion
@@ -303,6 +304,20 @@ def test_gains_of_restores_are_claimed_by_the_same_rule(tmp_path: Path) -> None:
     )
     assert rows_of(page, "int8, 4,096 tokens")[0][2].startswith("not told apart")
     assert rows_of(page, "raw, 4,096 tokens")[0][2].startswith("+")
+
+
+def test_decoding_is_weighed_where_it_was_timed(tmp_path: Path) -> None:
+    found = load_restore(write_json(tmp_path / "r", synthetic_restore()))
+    page = page_of(synthetic_run(workload=SMALL), restore=found)
+    restored, weighed = rows_of(page, "int8, 512 tokens")
+    one = next(one for one in break_evens(found) if one.prefix_tokens == 512)
+    assert weighed[1] == three_digits(one.bandwidth / 1e9) != restored[1]
+    assert len(rows_of(page, "raw, 512 tokens")) == 1
+    untimed = synthetic_restore()
+    for row in untimed["rows"]:
+        row["phases"] = {}
+    other = load_restore(write_json(tmp_path / "u", untimed))
+    assert "Break-even" not in page_of(synthetic_run(workload=SMALL), restore=other)
 
 
 def test_runs_beside_their_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

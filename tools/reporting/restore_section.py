@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reporting.break_even import BUSES, break_evens
 from reporting.content import Block, Plot, Section, Table, Text
 from reporting.measures import NOTHING, Measure, three_digits
 from reporting.restore import Restore, Row
@@ -24,8 +25,41 @@ def restores(measured: Restore) -> Section:
     )
     blocks: tuple[Block, ...] = (
         Text(words), Plot("restore", caption, draw_restore(measured)), _table(measured),
+        *_weighed(measured),
     )  # fmt: skip
     return Section("Restoring against computing", blocks)
+
+
+def _weighed(measured: Restore) -> tuple[Block, ...]:
+    """Where decoding costs more than the bytes that it saves, if it was timed."""
+    found = break_evens(measured)
+    if not found:
+        return ()
+    words = (
+        "Break-even: the bandwidth at which a move of fewer bytes and its decoding, one after the "
+        "other, take as long as the move of a raw restore; below it the encoded restore is the "
+        "faster. Decoding was measured on this machine, and is the bytes of KV that it makes in a "
+        "second. For a bus: how many times as long as a raw restore it would take with this "
+        "decoding, and the decoding that would break even there."
+    )
+    header = (
+        "configuration, prefix", "decoding, GB/s", "break-even, GB/s",
+        *(f"{bus} ({rate / 1e9:.0f} GB/s): times raw; needs, GB/s" for bus, rate in BUSES.items()),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            f"{one.configuration}, {one.prefix_tokens:,} tokens",
+            three_digits(one.decode_rate / 1e9),
+            three_digits(one.bandwidth / 1e9),
+            *(
+                f"{three_digits(one.against_raw(rate))}; "
+                f"{three_digits(one.needed_rate(rate) / 1e9)}"
+                for rate in BUSES.values()
+            ),
+        )
+        for one in found
+    )
+    return Text(words), Table(header, rows)
 
 
 def _table(measured: Restore) -> Table:
