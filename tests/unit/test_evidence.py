@@ -29,12 +29,13 @@ from evidence.record import (
     read_record,
     read_records,
 )
-from evidence.running import Experiment, why_invalid
+from evidence.running import Experiment, run_experiment, why_invalid
 from evidence.sizing import l2_of_bytes, l2_of_tokens
 from hiqcache.geometry import KVGeometry
 from patchstack.errors import ToolError
 from serving.l2 import DevicePool
 from serving.metrics import snapshot
+from serving.progress import Lines
 
 WORKLOAD = Workload(2, 2, 16, 4, 3, 2, 7)
 GEOMETRY = KVGeometry(9, 8, 128)
@@ -337,6 +338,24 @@ def test_a_visit_is_set_up_as_its_case_says(model, tmp_path):
     assert plan.l2(RAW).tokens == 54_254 and plan.l2(NO_L2) is None
     launch = plan.launch(visit, tmp_path)
     assert "--max-running-requests 8" in " ".join(launch.command)
+
+
+def test_runs_of_something_else_are_not_taken_for_these(model, tmp_path):
+    case = replace(CASES["equal-bytes"], configurations=("int8",))
+    here = Experiment("equal-bytes", case, replace(SMALL, repeats=1), model)
+    (visit,) = here.case.visits(here.scale)
+    setup = here.setup(visit, visit.workloads[0])
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    file = a_record(setup=setup, repeat=0, position=0).write(folder)
+    assert run_experiment(here, folder, Lines()) == [file]
+    for other in (
+        replace(here, scale=replace(here.scale, l1_tokens=1_024)),
+        replace(here, case=replace(case, write_policy="write_back")),
+        replace(here, case=replace(case, configurations=("int4",))),
+    ):
+        with pytest.raises(ToolError, match="something else; name another --out"):
+            run_experiment(other, folder, Lines())
 
 
 class TestCommandLine:

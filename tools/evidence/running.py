@@ -10,8 +10,9 @@ from pathlib import Path
 from evidence.bench import bench_command, run_bench
 from evidence.cases import Case, Scale, Visit
 from evidence.provenance import provenance
-from evidence.record import RAW, Pool, Record, Request, Setup, Workload
+from evidence.record import RAW, Pool, Record, Request, Setup, Workload, read_record
 from evidence.sizing import l2_of_bytes, l2_of_tokens
+from patchstack.errors import Exit, ToolError
 from serving.client import Client
 from serving.l2 import L2, DevicePool
 from serving.launch import Launch, Serving, logs_folder, sglang_launch
@@ -100,22 +101,39 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress) -> 
         Where the runs go. What an earlier call wrote there is not run again.
     progress
         Told about every step.
+
+    Raises
+    ------
+    ToolError
+        If the folder has runs that are not of this experiment, before anything is run.
     """
+    visits, first = list(experiment.case.visits(experiment.scale)), 0
+    places = []
+    for visit in visits:
+        places.append((visit, first, _written(experiment, visit, first, folder)))
+        first += len(visit.workloads)
     files: list[Path] = []
-    for visit in experiment.case.visits(experiment.scale):
-        first = len(files)
-        found = [_written(folder, first + number) for number in range(len(visit.workloads))]
-        if all(found):
-            files += [file for file in found if file]
-            continue
-        with logs_folder("experiment") as scratch:
-            for record in _serve(experiment, visit, first, scratch, progress):
-                files.append(record.write(folder))
+    for visit, first, found in places:
+        if len(found) < len(visit.workloads):
+            with logs_folder("experiment") as scratch:
+                served = _serve(experiment, visit, first, scratch, progress)
+                found = [record.write(folder) for record in served]
+        files += found
     return files
 
 
-def _written(folder: Path, position: int) -> Path | None:
-    return next(iter(folder.glob(f"{position:03}-*.json")), None)
+def _written(experiment: Experiment, visit: Visit, first: int, folder: Path) -> list[Path]:
+    """Return the runs of a visit that are there."""
+    found = []
+    for position, workload in enumerate(visit.workloads, first):
+        for file in folder.glob(f"{position:03}-*.json"):
+            record = read_record(file)
+            if (record.setup, record.repeat) != (experiment.setup(visit, workload), visit.repeat):
+                raise ToolError(
+                    f"{file} is a run of something else", "name another --out", Exit.USAGE
+                )
+            found.append(file)
+    return found
 
 
 def _serve(
