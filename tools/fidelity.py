@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"fidelity.py: {finding}", file=sys.stderr)
         return Exit.FINDINGS if findings else Exit.DONE
 
-    return run("fidelity.py", body)
+    return run("fidelity.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
@@ -395,7 +397,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n\n".join(section() for section in SECTIONS.values()))
         return Exit.DONE
 
-    return run("format_tables.py", body)
+    return run("format_tables.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from patchstack.command import Parser, run
 from patchstack.errors import Exit
 from serving.delivery import add_json_option, deliver, refuse_unwritable
 
+#: Of torch, it has to be a build for this machine's devices.
+INSTALL = "pip install torch, the release that SGLang pins (docs/reproducing.md)"
 EXAMPLE = """\
 examples:
   tools/preflight.py --model qwen3-8b --codec int8-hadamard --page-size 64 --hicache-size 8
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         bad = counts[Status.FAIL] + (counts[Status.SKIP] if given.strict else 0)
         return Exit.FINDINGS if bad else Exit.DONE
 
-    return run("preflight.py", body)
+    return run("preflight.py", body, INSTALL)
 
 
 if __name__ == "__main__":

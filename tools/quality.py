@@ -41,6 +41,8 @@ examples:
 exit codes: 0 done, 1 no result (nothing was restored, or a server failed), 2 usage, 4 the model's
 package is not the expected one
 """
+#: What --from and --raw-url need. tox -e quality has what servers need that are started here.
+INSTALL = "pip install numpy rich prometheus-client"
 FULL, QUICK = 220, 12
 PREFIX_TOKENS = 384
 
@@ -148,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         deliver(lambda: print_table(document), to_json(document), given.json)
         return Exit.DONE
 
-    return run("quality.py", body)
+    return run("quality.py", body, INSTALL)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
 
@@ -90,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "matplotlib":
                 raise
-            hint = "pip install -e '.[plots]'"
+            hint = "pip install matplotlib"
             raise ToolError("drawings need matplotlib", hint, Exit.USAGE) from error
 
-    return run("report.py", body)
+    return run("report.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from formats.models import LARGEST, PRESETS
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
 from simulator.server import WRITE_POLICIES, WRITE_THROUGH
@@ -157,7 +159,7 @@ def draw(file: Path, figure: Callable[[], Figure]) -> None:
 
         write_figure(figure(), file)
     except ModuleNotFoundError as error:
-        hint = "pip install -e '.[plots]'"
+        hint = "pip install matplotlib"
         raise ToolError(f"--plot needs {error.name}", hint, Exit.USAGE) from error
     except ValueError as error:
         raise ToolError(f"--plot {file}: {error}", "try .svg", Exit.USAGE) from error
@@ -213,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_unwritable("--json", given.json)
         return run_validation(given) if given.validate else run_sweep(given)
 
-    return run("simulate.py", body)
+    return run("simulate.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from patchstack.command import Call, Parser, tool
 
 EXAMPLE = """\
-example:
-  tools/write_docs.py --offline     after a series, a release or a codec changed
+examples:
+  tools/write_docs.py               after a series, a release or a codec changed
+  tools/write_docs.py --offline     the same, if the cache has every release
 """
 
 

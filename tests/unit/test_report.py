@@ -728,7 +728,7 @@ def test_without_matplotlib_the_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "drawings need matplotlib; pip install -e '.[plots]'" in refused(capsys, runs)
+    assert "drawings need matplotlib; pip install matplotlib" in refused(capsys, runs)
 
 
 def test_a_failure_leaves_no_part_of_a_page(

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from patchstack.report import Progress
 
 MINIMUM_PYTHON = (3, 11)
-INSTALL = "pip install -e '.[tools]'"
+#: What the tools of the patch stack need, as in the README.
+INSTALL = "pip install gitpython packaging rich hatchling"
+#: What the tools that encode need.
+INSTALL_TORCH = "pip install torch numpy rich (a CPU build of torch will do)"
 _PACKAGES = {"git": "GitPython"}  # where a module's name says something else
 _WAYS_OUT = {
     errno.EACCES: "get the right to it, or name another place (--help, HIQCACHE_CACHE)",
@@ -137,7 +140,7 @@ def tool(
     return main
 
 
-def run(program: str, body: Callable[[], int]) -> int:
+def run(program: str, body: Callable[[], int], install: str = INSTALL) -> int:
     """Return what ``body`` returns, or report its failure in one line.
 
     Parameters
@@ -146,6 +149,8 @@ def run(program: str, body: Callable[[], int]) -> int:
         The name that the line starts with.
     body
         The tool. It imports what is not in the standard library itself.
+    install
+        What to run where a package is missing.
     """
     try:
         if sys.version_info < MINIMUM_PYTHON:
@@ -157,7 +162,7 @@ def run(program: str, body: Callable[[], int]) -> int:
         return _fail(program, str(error), error.exit_code)
     except ModuleNotFoundError as error:
         package = _PACKAGES.get(error.name or "", error.name)
-        return _fail(program, f"{package} is not installed; run {INSTALL}", Exit.USAGE)
+        return _fail(program, f"{package} is not installed; run {install}", Exit.USAGE)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         way_out = _WAYS_OUT.get(error.errno or 0, "put that right and run again")

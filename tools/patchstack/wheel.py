@@ -24,6 +24,7 @@ from pathlib import Path
 from patchstack.base import PREFIX
 from patchstack.build import Stack
 from patchstack.children import ends_with_us
+from patchstack.command import INSTALL
 from patchstack.errors import Exit, ToolError
 from patchstack.files import parse_toml, read_text
 from patchstack.report import Progress
@@ -122,7 +123,7 @@ def _build_own(root: Path, folder: Path) -> Path:
         said = done.stderr.strip().splitlines() or ["no reason given"]
         raise ToolError(
             f"hiqcache's own wheel cannot be built ({said[-1]})",
-            "run pip install -e '.[tools]' and look at pyproject.toml",
+            f"run {INSTALL} and look at pyproject.toml",
             Exit.USAGE,
         )
     return folder / done.stdout.strip().splitlines()[-1]
