@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from formats.models import LARGEST, PRESETS, read_model
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
 
@@ -62,7 +64,7 @@ def parser() -> Parser:
     which.add_argument("--config", type=Path, metavar="FILE", help="a model's config.json")
     options.add_argument("--tp", type=whole, default=1, help="ranks (1)")
     options.add_argument("--page-size", type=whole, default=1, help="tokens per page (1)")
-    codec_help = "raw, or values of --hicache-l2-codec (raw and all codecs)"
+    codec_help = "values of --hicache-l2-codec (all of them)"
     options.add_argument("--codec", nargs="+", metavar="CODEC", help=codec_help)
     size_help = "decimal gigabytes per rank, as for --hicache-size (8)"
     options.add_argument(
@@ -89,15 +91,16 @@ def deployment(given: Namespace) -> Deployment:
 
 
 def chosen_codecs(given: Sequence[str] | None) -> list[str]:
-    """Return the codecs to list; those of the command line, or all of them after raw."""
-    from formats.capacity import RAW
+    """Return the codecs to list; those of the command line, or all of them after ``none``."""
+    from formats.capacity import RAW, RAW_NAMES
     from hiqcache.codecs import codec_names
 
     known = [RAW, *codec_names()]
-    for name in given or ():
+    names = [RAW if name in RAW_NAMES else name for name in given or known]
+    for name in names:
         if name not in known:
             raise ToolError(f"--codec {name} is unknown", f"choose {', '.join(known)}", Exit.USAGE)
-    return list(dict.fromkeys(given or known))
+    return list(dict.fromkeys(names))
 
 
 def plot(served: Deployment, results: Sequence[Capacity | Refused], file: Path) -> None:
@@ -107,11 +110,11 @@ def plot(served: Deployment, results: Sequence[Capacity | Refused], file: Path) 
     try:
         from formats.capacity_plot import write_plot
     except ModuleNotFoundError as error:
-        hint = "pip install -e '.[plots]'"
+        hint = "pip install matplotlib"
         raise ToolError(f"--plot needs {error.name}", hint, Exit.USAGE) from error
     held = [result for result in results if isinstance(result, Capacity)]
     if not held:
-        raise ToolError("--plot has nothing to draw", "add raw to --codec", Exit.USAGE)
+        raise ToolError("--plot has nothing to draw", "add none to --codec", Exit.USAGE)
     try:
         write_plot(served, held, file)
     except ValueError as error:
@@ -135,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         deliver(lambda: print_table(served, results), to_json(served, results), given.json)
         return Exit.DONE
 
-    return run("capacity.py", body)
+    return run("capacity.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
 
 
 def test_qwen3_8b_at_8_gigabytes() -> None:
-    raw, int8 = of("raw"), of("int8")
+    raw, int8 = of("none"), of("int8")
     assert (raw.bytes_per_token_rank, raw.ratio, raw.padding_per_token_rank) == (147_456, 1, 0)
     assert (int8.bytes_per_token_rank, int8.padding_per_token_rank) == (82_944, 8_064)
     assert [c.filled[0].tokens for c in (raw, int8)] == [54_254, 96_451]
@@ -59,12 +59,12 @@ def test_pages_of_8_tokens_need_no_padding(page_size: int) -> None:
     ("tp", "raw", "int8"), [(1, 147_456, 82_944), (2, 73_728, 46_080), (4, 36_864, 27_648)]
 )
 def test_ranks_share_the_heads(tp: int, raw: int, int8: int) -> None:
-    for codec, rank in (("raw", raw), ("int8", int8)):
+    for codec, rank in (("none", raw), ("int8", int8)):
         found = of(codec, tp)
         assert found.bytes_per_token_rank == rank
         assert found.bytes_per_token_total == rank * tp
         assert found.filled[0].gb_total == pytest.approx(found.filled[0].gb_per_rank * tp)
-    assert of("raw", tp).bytes_per_token_total == 147_456
+    assert of("none", tp).bytes_per_token_total == 147_456
 
 
 @pytest.mark.parametrize(("tp", "page_64"), [(2, 37_440), (4, 18_720), (8, 9_360)])
@@ -78,14 +78,14 @@ def test_tp_8_at_page_size_1_is_refused_and_raw_is_not() -> None:
     found = capacity(Deployment("qwen3-8b", QWEN, 8, 1), "int8", [8])
     assert isinstance(found, Refused)
     assert "saves nothing for 1 KV heads of 128" in found.refused
-    assert of("raw", tp=8).bytes_per_token_rank == 18_432
+    assert of("none", tp=8).bytes_per_token_rank == 18_432
     assert of("int4", tp=8).bytes_per_token_rank == 9_216
 
 
 def test_more_ranks_than_kv_heads_have_copies() -> None:
     served = Deployment("qwen3-8b", QWEN, 16, 64)
     assert (served.rank.kv_heads, served.copies) == (1, 2)
-    assert of("raw", 16, 64).bytes_per_token_total == 2 * 147_456
+    assert of("none", 16, 64).bytes_per_token_total == 2 * 147_456
     assert Deployment("qwen3-8b", QWEN, 8, 64).copies == 1
 
 
@@ -102,7 +102,7 @@ def test_heads_that_do_not_divide_are_refused(model: str, tp: int) -> None:
     model=st.sampled_from(sorted(PRESETS)),
     tp=st.sampled_from([1, 2, 4, 8]),
     page_size=st.sampled_from([1, 8, 16, 64, 128]),
-    codec=st.sampled_from(["raw", "int8", "int8-hadamard", "k8v4", "int4"]),
+    codec=st.sampled_from(["none", "int8", "int8-hadamard", "k8v4", "int4"]),
     size=st.floats(0.001, 4096),
 )
 def test_a_pool_is_within_a_page_of_its_budget(
@@ -121,7 +121,7 @@ def test_a_pool_is_within_a_page_of_its_budget(
     assert size * GIGABYTE - page < filled.tokens * held <= size * GIGABYTE + page
     assert filled.gb_per_rank == pytest.approx(filled.tokens * held / GIGABYTE)
     assert found.bytes_per_token_total == held * tp
-    assert found.ratio > 1 or codec == "raw"
+    assert found.ratio > 1 or codec == "none"
     assert 0 <= found.padding_per_token_rank < held
 
 
@@ -146,7 +146,7 @@ def test_a_configuration_is_as_good_as_a_name(
         "qwen3-8b", str(tmp_path / "config.json"),
     )  # fmt: skip
     assert by_name == by_file
-    assert [codec["codec"] for codec in by_name["codecs"]] == ["raw", *codec_names()]
+    assert [codec["codec"] for codec in by_name["codecs"]] == ["none", *codec_names()]
 
 
 def test_what_a_configuration_says(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
     assert "8 KV heads x 128; TP 8, 1 a rank; pages of 1" in out
     lines = [line.split() for line in out.splitlines()]
-    assert ["raw", "18,432", "147,456", "1.000", "0"] in lines
-    assert ["raw", "8", "434,028", "8.000", "64.000"] in lines
+    assert ["none", "18,432", "147,456", "1.000", "0"] in lines
+    assert ["none", "8", "434,028", "8.000", "64.000"] in lines
     assert ["4096", "222,222,223", "4096.000", "32768.000"] in lines
     assert out.count("refused: codec '") == 3
     assert "…" not in out
@@ -218,8 +218,11 @@ def test_a_table_of_refusals_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run(capsys, "--model", "qwen3-8b", "--tp", "8", "--codec", "raw", "int8", "raw")
+    found = run(capsys, "--model", "qwen3-8b", "--tp", "8", "--codec", "none", "int8", "raw")
     raw, int8 = found["codecs"]
+    assert raw["codec"] == "none"
+    (same,) = run(capsys, "--model", "qwen3-8b", "--tp", "8", "--codec", "raw")["codecs"]
+    assert same == raw
     assert raw["filled"] == [
         {"size_gb": 8, "tokens": 434_028, "gb_per_rank": 8.000004096, "gb_total": 64.000032768}
     ]
@@ -243,12 +246,12 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "qwen3-8b", "--size", "1e300"], "--size: 1e300 is above 1,000,000,000"),
         (["--model", "qwen3-8b", "--page-size", "1" + "0" * 400], "0 is above 1,000,000,000"),
         (["--model", "qwen3-8b", "--json", "tests"], "--json tests is a folder; name a file in it"),
-        (["--model", "qwen3-8b", "--codec", "int7"], "--codec int7 is unknown; choose raw, int8"),
+        (["--model", "qwen3-8b", "--codec", "int7"], "--codec int7 is unknown; choose none, int8"),
         (["--model", "qwen3-8b", "--plot", "no/where.svg"], "--plot no/where.svg: no such folder"),
         (["--model", "qwen3-8b", "--plot", "plot.abc"], "Format 'abc' is not supported"),
         (
             ["--model", "qwen3-8b", "--tp", "8", "--codec", "int8", "--plot", "plot.svg"],
-            "--plot has nothing to draw; add raw to --codec",
+            "--plot has nothing to draw; add none to --codec",
         ),
     ],
 )
@@ -279,7 +282,7 @@ def test_without_matplotlib_the_extra_is_named(
     file = tmp_path / "plot.svg"
     assert tool.main(["--model", "qwen3-8b", "--plot", str(file)]) == Exit.USAGE
     assert capsys.readouterr().err == (
-        "capacity.py: --plot needs matplotlib; pip install -e '.[plots]'\n"
+        "capacity.py: --plot needs matplotlib; pip install matplotlib\n"
     )
     assert tool.main(["--model", "qwen3-8b"]) == Exit.DONE, "the table does not need it"
 
@@ -300,7 +303,7 @@ def test_the_same_figures_give_the_same_file(
 @pytest.mark.parametrize("page_size", [1, 64])
 def test_names_of_lines_cover_nothing(model: str, page_size: int) -> None:
     served = Deployment(model, PRESETS[model], 1, page_size)
-    found = [capacity(served, codec, [4, 32, 8]) for codec in ("raw", *codec_names())]
+    found = [capacity(served, codec, [4, 32, 8]) for codec in ("none", *codec_names())]
     shown = [result for result in found if isinstance(result, Capacity)]
     figure = capacity_plot.draw(served, shown)
     figure.draw_without_rendering()
@@ -316,7 +319,7 @@ def test_names_of_lines_cover_nothing(model: str, page_size: int) -> None:
 
 def test_a_plot_is_legible_in_grey_and_has_its_units() -> None:
     served = Deployment("qwen3-8b", QWEN, 1, 1)
-    shown = [of(codec) for codec in ("raw", *codec_names())]
+    shown = [of(codec) for codec in ("none", *codec_names())]
     (axes,) = capacity_plot.draw(served, shown).axes
     assert axes.get_xlabel() == "host memory, GB per rank"
     assert axes.get_ylabel() == "capacity, tokens"

@@ -15,8 +15,9 @@ from hiqcache.capacity import GIGABYTE, tokens_for_size
 from hiqcache.codecs import make_codec
 from hiqcache.geometry import KVGeometry
 
-#: A pool without a codec.
-RAW = "raw"
+#: A pool without a codec, as ``--hicache-l2-codec`` calls it, and as measurements do.
+RAW = "none"
+RAW_NAMES = (RAW, "raw")
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Capacity:
     Parameters
     ----------
     codec : str
-        Its name, or ``raw``.
+        Its name, or one of :data:`RAW_NAMES`.
     bytes_per_token_rank, bytes_per_token_total : int
         On one rank, and on all.
     ratio : float
@@ -116,8 +117,8 @@ class Refused:
 def capacity(served: Deployment, codec: str, sizes_gb: Sequence[float]) -> Capacity | Refused:
     """Return what ``codec`` makes of these budgets."""
     raw = served.rank.bytes_per_token
-    if codec == RAW:
-        return _capacity(served, RAW, raw, 0.0, sizes_gb)
+    if codec in RAW_NAMES:
+        return _capacity(served, codec, raw, 0.0, sizes_gb)
     try:
         made = make_codec(codec, served.rank)
     except ValueError as error:
