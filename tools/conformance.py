@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from patchstack.command import Parser, run
+from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit
 from serving.delivery import add_json_option, deliver, refuse_unwritable
 
@@ -40,7 +42,9 @@ def parser() -> Parser:
     generate.add_argument("--device", default="cpu", help="where the codecs run (cpu)")
     strided_help = "leave gaps between rows and between units, as views of larger tensors have"
     generate.add_argument("--strided", action="store_true", help=strided_help)
-    expect_help = "a manifest to compare with, name what differs and exit with 1"
+    expect_help = (
+        "a manifest to compare with: say that it is equal, or what differs and exit with 1"
+    )
     generate.add_argument("--expect", type=Path, metavar="FILE", help=expect_help)
     add_json_option(generate)
     generate.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -79,9 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = differences(expected, manifest) if expected else []
         for line in found:
             print(f"conformance.py: {line}", file=sys.stderr)
+        if expected and not found:
+            print(f"conformance.py: equal to {arguments.expect}", file=sys.stderr)
         return Exit.FINDINGS if found else Exit.DONE
 
-    return run("conformance.py", body)
+    return run("conformance.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def expected(few: None, tmp_path: Path) -> Path:
 def test_every_format_gives_the_committed_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--expect", COMMITTED) == Exit.DONE
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err == f"conformance.py: equal to {COMMITTED}\n"
     for name in built_in():
         assert f" {name} " in out
 
@@ -121,7 +121,7 @@ def test_the_same_machine_gives_the_same(
     out, err = capsys.readouterr()
     assert Manifest(**json.loads(out)) == digests.read_manifest(expected)
     assert generate("--expect", expected, "--strided") == Exit.DONE
-    assert err == ""
+    assert err == capsys.readouterr().err == f"conformance.py: equal to {expected}\n"
 
 
 def test_one_bit_of_one_unit_is_found(
