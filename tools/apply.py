@@ -27,7 +27,7 @@ def options(parser: Parser) -> None:
     """Add the options."""
     parser.add_argument("--rev", required=True, help="a supported release, or pin")
     parser.add_argument("--target", type=Path, help="where the tree goes (build/<revision>)")
-    wheel = "write the wheels of the patched release and of hiqcache (build/dist)"
+    wheel = "write two wheels, the release's for this Python and hiqcache's (build/dist)"
     parser.add_argument("--wheel", nargs="?", const="", metavar="DIR", help=wheel)
     source = "git[:URL], a checkout, a wheel or an unpacked tree (the pinned wheel, from pip)"
     parser.add_argument("--source", metavar="SOURCE", help=source)
@@ -41,6 +41,7 @@ def work(call: Call) -> int:
     """Make the tree."""
     from patchstack import applying, usergit
     from patchstack.source import parse_source
+    from patchstack.wheel import install_command
 
     given = call.given
     source = parse_source(given.source, usergit.UserGit(call.variables), record=given.record)
@@ -48,6 +49,8 @@ def work(call: Call) -> int:
     request = applying.Request(given.rev, given.target, dist, given.offline, source)
     result = applying.apply_revision(call.context, request, call.progress)
     print(result.to_json() if given.json else result.to_text())
+    if result.wheels and not given.json:
+        call.progress.say(f"install both with: {install_command(result.wheels)}")
     return 0
 
 

@@ -64,6 +64,12 @@ def test_json_lists_the_wheels(world: World, tmp_path: Path) -> None:
     assert result["wheels"] == [str(place / PATCHED), str(place / OWN)]
 
 
+def test_a_program_is_not_told_how_to_install(world: World) -> None:
+    outcome = world.apply("--json", "--wheel")
+    assert outcome.json["wheels"]
+    assert "pip install" not in outcome.err
+
+
 def test_the_files_are_upstreams_and_the_patches(dist: Path, world: World) -> None:
     files = members(dist / PATCHED)
     tree = world.target / "python"

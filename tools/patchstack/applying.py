@@ -20,7 +20,7 @@ from patchstack.revisions import Revision, load_revisions
 from patchstack.series import PatchFile, has_series, read_series
 from patchstack.source_wheel import PinnedSource
 from patchstack.swap import claimed
-from patchstack.wheel import install_command, patched_files, write_wheels
+from patchstack.wheel import patched_files, write_wheels
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,7 @@ def _write_wheels(
     files = patched_files(ground.repository, stack)
     progress.say(f"writing the wheels of {revision.patched_version} and hiqcache")
     dist = resolved(request.wheels)
-    wheels = write_wheels(context.root, revision, ground.wheel, files, dist, progress)
-    progress.say(f"install both with: {install_command(wheels)}")
-    return wheels
+    return write_wheels(context.root, revision, ground.wheel, files, dist, progress)
 
 
 def alone(context: Context, progress: Progress) -> AbstractContextManager[None]:
