@@ -25,11 +25,15 @@ from patchstack.command import Parser, run  # noqa: E402
 from patchstack.context import Context  # noqa: E402
 from patchstack.errors import Exit, ToolError  # noqa: E402
 from patchstack.report import Progress  # noqa: E402
-from serving.delivery import refuse_unwritable, write_file  # noqa: E402
+from serving.delivery import refuse_unwritable, write_bytes, write_file  # noqa: E402
 
 if TYPE_CHECKING:
     from kvbench.report import Report
 
+#: Where the packages are.
+INSTALL = "tox -e rate-distortion, which has it"
+#: What --docs writes.
+PLOT, JSON, PAGE = (f"rate-distortion.{kind}" for kind in ("svg", "json", "md"))
 WINDOWS = 3
 QUICK_WINDOWS = 1
 #: Columns of the table where no terminal has a number of its own.
@@ -39,6 +43,8 @@ examples:
   benchmarks/rate_distortion.py                the table of all formats
   benchmarks/rate_distortion.py --docs docs    and docs/rate-distortion.{md,json,svg}
   benchmarks/rate_distortion.py --quick        two documents and a few formats
+  benchmarks/rate_distortion.py --from docs/rate-distortion.json --docs docs
+                                               page and plot of results that are there
 """
 
 
@@ -48,6 +54,8 @@ def parser() -> Parser:
     options.add_argument("--quick", action="store_true", help="two documents, few formats, no goal")
     options.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     options.add_argument("--docs", type=Path, metavar="DIR", help="write page, plot and JSON there")
+    from_help = "show what --json wrote before, and measure nothing"
+    options.add_argument("--from", type=Path, dest="source", metavar="FILE", help=from_help)
     scores = Context.default().cache / "rate-distortion.jsonl"
     scores_help = f"where scores are kept and found again ({scores})"
     options.add_argument("--scores", type=Path, default=scores, metavar="FILE", help=scores_help)
@@ -77,9 +85,18 @@ def measure(given: Namespace, progress: Progress) -> Report:
     except texts.TextDiffersError as error:
         raise ToolError(str(error), "run it by tox -e rate-distortion", Exit.USAGE) from error
     results = collect(planned, store)
-    config = model.network.config
-    heads = (config.num_key_value_heads, config.head_dim)
-    return Report(planned, results, [] if given.quick else goals(results), heads)
+    return Report.of(planned, results, [] if given.quick else goals(results))
+
+
+def shown_before(file: Path) -> Report:
+    """Read a result."""
+    from kvbench.report import Report
+
+    try:
+        return Report.read(file.read_text("utf-8"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        hint = "name a file that --json wrote"
+        raise ToolError(f"{file} holds no result of this tool", hint, Exit.USAGE) from error
 
 
 def deliver(report: Report, given: Namespace) -> None:
@@ -94,9 +111,10 @@ def deliver(report: Report, given: Namespace) -> None:
     if given.json:
         write_file(given.json, report.as_json())
     if given.docs:
-        draw(report.results, given.docs / "rate-distortion.svg")
-        write_file(given.docs / "rate-distortion.json", report.as_json())
-        (given.docs / "rate-distortion.md").write_text(page(report, "rate-distortion.svg"))
+        drawn, written = draw(report.rows), page(report, PLOT)
+        write_bytes(given.docs / PLOT, drawn)
+        write_file(given.docs / JSON, report.as_json())
+        write_bytes(given.docs / PAGE, written.encode())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,8 +123,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def body() -> int:
         given = parser().parse_args(argv)
         refuse_unwritable("--json", given.json)
-        refuse_unwritable("--docs", given.docs and given.docs / "rate-distortion.json")
-        report = measure(given, Progress())
+        for name in (PLOT, JSON, PAGE):
+            refuse_unwritable("--docs", given.docs and given.docs / name)
+        report = shown_before(given.source) if given.source else measure(given, Progress())
         deliver(report, given)
         return Exit.DONE if all(goal.met for goal in report.goals) else Exit.FINDINGS
 
@@ -115,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    return run("rate_distortion.py", body)
+    return run("rate_distortion.py", body, INSTALL)
 
 
 if __name__ == "__main__":

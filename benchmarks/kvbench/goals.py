@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvbench.catalogue import LEGACY
+from kvbench.catalogue import PLAIN
 from kvbench.results import Result, dominators
 from kvbench.statistics import ratio
 
@@ -35,12 +35,12 @@ def goals(results: Sequence[Result]) -> list[Goal]:
     return [
         *(_at_most(by_name, *given) for given in AT_MOST),
         *(_below(by_name, *given) for given in BELOW),
-        *(_not_dominated(result, results) for result in results if _recommended(result)),
+        *(_not_dominated(result, results) for result in results if _must_not_be_dominated(result)),
     ]
 
 
-def _recommended(result: Result) -> bool:
-    return result.kind == "ours" and result.name != LEGACY
+def _must_not_be_dominated(result: Result) -> bool:
+    return result.kind == "ours" and result.name != PLAIN
 
 
 def _share(result: Result, other: Result) -> tuple[float, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from kvbench.results import Result
+from kvbench.results import Result, Row
 from kvbench.texts import GROUPS
 
 #: Shape and shade tell the kinds apart, so that a print in grey does too.
@@ -28,8 +28,9 @@ _PLACES = [(x, y) for y, x in product(sorted(range(-110, 111, 11), key=abs), (8,
 _SAME = {"svg.hashsalt": "hiqcache", "font.size": 9}
 
 
-def draw(results: Sequence[Result], file: Path) -> None:
-    """Write the plot as SVG."""
+def draw(results: Sequence[Result | Row]) -> bytes:
+    """Return the plot as SVG."""
+    drawn = BytesIO()
     with mpl.rc_context(_SAME):
         figure = Figure(figsize=(9, 9), layout="constrained")
         rows = figure.subplot_mosaic([["all"] * 3, list(GROUPS)], height_ratios=(2, 1))
@@ -40,10 +41,11 @@ def draw(results: Sequence[Result], file: Path) -> None:
             rows[group].sharey(rows[GROUPS[0]])
         for group in GROUPS:
             _one_group(rows[group], results, group)
-        figure.savefig(file, metadata={"Date": None})
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()
 
 
-def _all_texts(axes: Axes, results: Sequence[Result]) -> None:
+def _all_texts(axes: Axes, results: Sequence[Result | Row]) -> None:
     for kind, look in LOOKS.items():
         shown = [result for result in results if result.kind == kind]
         kls = [result.kl for result in shown]
@@ -57,7 +59,7 @@ def _all_texts(axes: Axes, results: Sequence[Result]) -> None:
     axes.legend()
 
 
-def _one_group(axes: Axes, results: Sequence[Result], group: str) -> None:
+def _one_group(axes: Axes, results: Sequence[Result | Row], group: str) -> None:
     for result in results:
         axes.plot(result.bits, result.groups[group], markersize=4, **LOOKS[result.kind])
     _axes(axes, group)
@@ -68,7 +70,7 @@ def _axes(axes: Axes, title: str) -> None:
     axes.grid(which="major", linewidth=0.4)
 
 
-def _label(axes: Axes, results: Sequence[Result]) -> None:
+def _label(axes: Axes, results: Sequence[Result | Row]) -> None:
     """Name each mark where the name covers neither a mark nor another name."""
     marks = [axes.transData.transform((result.bits, result.kl.estimate)) for result in results]
     taken = [Bbox.from_extents(*(mark - 5), *(mark + 5)) for mark in marks]
@@ -77,7 +79,7 @@ def _label(axes: Axes, results: Sequence[Result]) -> None:
         taken.append(_place(axes, result, taken))
 
 
-def _place(axes: Axes, result: Result, taken: Sequence[Bbox]) -> Bbox:
+def _place(axes: Axes, result: Result | Row, taken: Sequence[Bbox]) -> Bbox:
     mark = (result.bits, result.kl.estimate)
     weight = "bold" if result.kind == "ours" else "normal"
     for place in _PLACES:

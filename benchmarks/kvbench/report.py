@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from kvbench.catalogue import LEGACY
 from kvbench.goals import Goal
 from kvbench.measure import Run
 from kvbench.model import PREFIX, SCORED
-from kvbench.results import Result, dominators
-from kvbench.statistics import CONFIDENCE, RESAMPLES, Interval
-from kvbench.texts import GROUPS
+from kvbench.results import Result, Row
+from kvbench.statistics import CONFIDENCE, RESAMPLES
+from kvbench.texts import GROUPS, Document
 
 PACKAGES = ("torch", "transformers", "tokenizers")
 HEADER = (
@@ -28,69 +26,93 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Report:
-    """What a run found, ready to be shown.
+    """What a run found: all that is shown of it, and all that its JSON holds.
 
     Parameters
     ----------
-    run
-        What was measured.
-    results
-        Each format's figures.
+    setting
+        Digest of what every score depends on.
+    packages
+        What it was computed with, by name.
+    windows, prefix, scored
+        Windows of each document, and tokens of each window.
+    documents
+        The texts.
+    rows
+        Each format's figures, from the most bits to the fewest.
     goals
         How they were judged; none where too little was measured.
-    heads
-        KV heads of the model, and their dimension.
     """
 
-    run: Run
-    results: Sequence[Result]
+    setting: str
+    packages: Mapping[str, str]
+    windows: int
+    prefix: int
+    scored: int
+    documents: Sequence[Document]
+    rows: Sequence[Row]
     goals: Sequence[Goal]
-    heads: tuple[int, int]
+
+    @classmethod
+    def of(cls, run: Run, results: Sequence[Result], goals: Sequence[Goal]) -> Report:
+        """Put together what a run found."""
+        ordered = sorted(results, key=lambda result: (-result.bits, result.kl))
+        return cls(
+            setting=run.setting,
+            packages={name: version(name) for name in PACKAGES},
+            windows=run.windows,
+            prefix=PREFIX,
+            scored=SCORED,
+            documents=run.documents,
+            rows=[Row.of(result, results) for result in ordered],
+            goals=goals,
+        )
+
+    @classmethod
+    def read(cls, text: str) -> Report:
+        """Return the report whose JSON this is.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            If it is that of no report.
+        """
+        kept = json.loads(text)
+        return cls(
+            setting=kept["setting"],
+            packages=kept["packages"],
+            windows=kept["windows"],
+            prefix=kept["prefix"],
+            scored=kept["scored"],
+            documents=[Document(**document) for document in kept["documents"]],
+            rows=[Row.read(row) for row in kept["formats"]],
+            goals=[Goal(**goal) for goal in kept["goals"]],
+        )
 
     @property
     def tokens(self) -> int:
         """Scored tokens of each format."""
-        return len(self.run.documents) * self.run.windows * SCORED
+        return len(self.documents) * self.windows * self.scored
 
     @property
     def method(self) -> str:
         """What was done, in two sentences."""
         return (
-            f"{len(self.run.documents)} documents of {self.run.windows} windows: the KV of a "
-            f"{PREFIX:,}-token prefix goes through the format, and the {SCORED} tokens after it "
-            f"are scored against BF16 KV, {self.tokens:,} in all. Intervals hold {CONFIDENCE:.0f} "
-            f"% of {RESAMPLES:,} resamples of the documents."
+            f"{len(self.documents)} documents of {self.windows} windows: the KV of a "
+            f"{self.prefix:,}-token prefix goes through the format, and the {self.scored} tokens "
+            f"after it are scored against BF16 KV, {self.tokens:,} in all. Intervals hold "
+            f"{CONFIDENCE:.0f} % of {RESAMPLES:,} resamples of the documents."
         )
 
-    def ordered(self) -> list[Result]:
-        """Return the results from the most bits to the fewest."""
-        return sorted(self.results, key=lambda result: (-result.bits, result.kl))
-
-    def cells(self, result: Result) -> list[str]:
-        """Return a format's row, as :data:`HEADER` names its cells."""
-        kl, top1, perplexity = result.kl, result.top1, result.perplexity
-        return [
-            f"{result.name} (legacy)" if result.name == LEGACY else result.name,
-            result.kind,
-            f"{result.bits:.3f}",
-            f"{kl.estimate:.2e}",
-            f"{kl.low:.1e} to {kl.high:.1e}",
-            *(f"{result.groups[group]:.1e}" if group in result.groups else "" for group in GROUPS),
-            f"{result.largest:.2g}",
-            f"{top1.estimate:.2f}",
-            f"{perplexity.estimate:+.3f} ({perplexity.low:+.2f} to {perplexity.high:+.2f})",
-            ", ".join(dominators(result, self.results)),
-        ]
-
-    def rows(self) -> list[list[str]]:
-        """Return every format's row."""
-        return [self.cells(result) for result in self.ordered()]
+    def cells(self) -> list[list[str]]:
+        """Return every format's row, as :data:`HEADER` names its cells."""
+        return [_cells(row) for row in self.rows]
 
     def show(self, console: Console) -> None:
         """Print the table and the goals."""
         name = Column(HEADER[0], no_wrap=True)
         table = Table(name, *HEADER[1:5], *HEADER[8:], caption=self.method)
-        for row in self.rows():
+        for row in self.cells():
             style = "bold" if row[1] == "ours" else None
             table.add_row(*row[:5], *row[8:], style=style)
         console.print(table)
@@ -102,34 +124,30 @@ class Report:
         """Return everything, by document."""
         return json.dumps(
             {
-                "setting": self.run.setting,
-                "packages": {name: version(name) for name in PACKAGES},
-                "windows": self.run.windows,
-                "prefix": PREFIX,
-                "scored": SCORED,
-                "documents": [vars(document) for document in self.run.documents],
-                "formats": [self._as_json(result) for result in self.ordered()],
+                "setting": self.setting,
+                "packages": self.packages,
+                "windows": self.windows,
+                "prefix": self.prefix,
+                "scored": self.scored,
+                "documents": [vars(document) for document in self.documents],
+                "formats": [row.as_json() for row in self.rows],
                 "goals": [vars(goal) for goal in self.goals],
             },
             indent=1,
         )
 
-    def _as_json(self, result: Result) -> dict[str, Any]:
-        return {
-            "name": result.name,
-            "kind": result.kind,
-            "version": result.version,
-            "made": result.made,
-            "bits": result.bits,
-            "kl": _bounds(result.kl),
-            "top1_percent": _bounds(result.top1),
-            "added_perplexity_percent": _bounds(result.perplexity),
-            "largest_kl": result.largest,
-            "kl_by_group": dict(result.groups),
-            "kl_by_document": result.divergence.tolist(),
-            "dominated_by": dominators(result, self.results),
-        }
 
-
-def _bounds(figure: Interval) -> dict[str, float]:
-    return figure._asdict()
+def _cells(row: Row) -> list[str]:
+    kl, top1, perplexity = row.kl, row.top1, row.perplexity
+    return [
+        row.name,
+        row.kind,
+        f"{row.bits:.3f}",
+        f"{kl.estimate:.2e}",
+        f"{kl.low:.1e} to {kl.high:.1e}",
+        *(f"{row.groups[group]:.1e}" if group in row.groups else "" for group in GROUPS),
+        f"{row.largest:.2g}",
+        f"{top1.estimate:.2f}",
+        f"{perplexity.estimate:+.3f} ({perplexity.low:+.2f} to {perplexity.high:+.2f})",
+        ", ".join(row.dominated_by),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,89 @@ class Result:
         if round(self.bits, 2) > round(other.bits, 2):
             return False
         return ratio(self.divergence, other.divergence).high < 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is shown and written of a format, all of which the JSON holds.
+
+    Parameters
+    ----------
+    name, kind, version, made, bits, groups, largest
+        As of a :class:`Result`.
+    kl, top1, perplexity
+        With their intervals.
+    by_document
+        KL of each document.
+    dominated_by
+        Names of the formats that dominate it.
+    """
+
+    name: str
+    kind: str
+    version: str
+    made: str
+    bits: float
+    kl: Interval
+    top1: Interval
+    perplexity: Interval
+    largest: float
+    groups: Mapping[str, float]
+    by_document: Sequence[float]
+    dominated_by: Sequence[str]
+
+    @classmethod
+    def of(cls, result: Result, results: Sequence[Result]) -> Row:
+        """Compute the row of one of ``results``."""
+        return cls(
+            name=result.name,
+            kind=result.kind,
+            version=result.version,
+            made=result.made,
+            bits=result.bits,
+            kl=result.kl,
+            top1=result.top1,
+            perplexity=result.perplexity,
+            largest=result.largest,
+            groups=dict(result.groups),
+            by_document=result.divergence.tolist(),
+            dominated_by=dominators(result, results),
+        )
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Row:
+        """Return the row that :meth:`as_json` was of."""
+        return cls(
+            name=kept["name"],
+            kind=kept["kind"],
+            version=kept["version"],
+            made=kept["made"],
+            bits=kept["bits"],
+            kl=Interval(**kept["kl"]),
+            top1=Interval(**kept["top1_percent"]),
+            perplexity=Interval(**kept["added_perplexity_percent"]),
+            largest=kept["largest_kl"],
+            groups=kept["kl_by_group"],
+            by_document=kept["kl_by_document"],
+            dominated_by=kept["dominated_by"],
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "version": self.version,
+            "made": self.made,
+            "bits": self.bits,
+            "kl": self.kl._asdict(),
+            "top1_percent": self.top1._asdict(),
+            "added_perplexity_percent": self.perplexity._asdict(),
+            "largest_kl": self.largest,
+            "kl_by_group": self.groups,
+            "kl_by_document": self.by_document,
+            "dominated_by": self.dominated_by,
+        }
 
 
 def collect(run: Run, store: Store) -> list[Result]:
