@@ -14,11 +14,12 @@ export   from the commits to patch files. Ours proves each by applying it again.
 
 The wheel comes from the user's cache if it is there, or is fetched once before anything is
 measured; everything is written below a temporary folder.
+
+Exit codes: 0 done, 1 a command failed, 2 usage, 4 the wheel cannot be had.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -27,19 +28,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from patchstack.base import base_ref  # noqa: E402
+from patchstack.command import Parser, run  # noqa: E402
 from patchstack.context import Context  # noqa: E402
+from patchstack.errors import Exit, ToolError  # noqa: E402
 from patchstack.report import Progress  # noqa: E402
-from patchstack.revisions import Revision, load_revisions  # noqa: E402
-from patchstack.series import read_series  # noqa: E402
-from patchstack.upstream import fetch_wheel, fitting_wheel  # noqa: E402
+from serving.delivery import refuse_unwritable, write_file  # noqa: E402
+
+if TYPE_CHECKING:
+    from patchstack.revisions import Revision
+
+EXAMPLE = """\
+examples:
+  benchmarks/stack_speed.py                              the table
+  benchmarks/stack_speed.py --repeats 3 --json out.json  and every time, in a file
+"""
 
 IDENTITY = {
     f"GIT_{role}_{field}": value
@@ -96,6 +107,8 @@ class Place:
     @property
     def patches(self) -> list[str]:
         """The patch files, in order."""
+        from patchstack.series import read_series
+
         return [str(self.series / patch.name) for patch in read_series(self.series)]
 
     def put_aside(self, path: Path) -> None:
@@ -112,7 +125,8 @@ class Place:
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise SystemExit(f"{command[0]}: {done.stdout.strip()} {done.stderr.strip()}")
+            said = f"{done.stdout.strip()} {done.stderr.strip()}".strip()
+            raise ToolError(f"{command[0]}: {said}", "put that right and run again", Exit.FINDINGS)
 
 
 @dataclass(frozen=True)
@@ -228,6 +242,8 @@ CASES = (
 
 def bring_wheel(place: Place) -> None:
     """Put the pinned wheel into the place's cache."""
+    from patchstack.upstream import fetch_wheel, fitting_wheel
+
     user = Context.default()
     own = Context(user.root, user.patches, place.cache)
     wheel = fitting_wheel(place.revision) or place.revision.wheels[0]
@@ -239,6 +255,8 @@ def bring_wheel(place: Place) -> None:
 
 def bring_release(place: Place) -> None:
     """Give the peers what they start from: the release as a repository and as files."""
+    from patchstack.base import base_ref
+
     tool(place, "apply.py", "--offline", "--target", str(place.applied))
     place.run("git", "init", "--quiet", "--bare", "--initial-branch=main", str(place.release))
     base = f"{base_ref(place.revision)}:refs/heads/main"
@@ -261,21 +279,24 @@ def measure(place: Place, repeats: int) -> dict[Case, list[float]]:
     return times
 
 
-def main() -> int:
-    """Measure every case and print the table."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser() -> Parser:
+    """Return the command line's parser."""
+    options = Parser("stack_speed.py", description=__doc__, epilog=EXAMPLE)
     options.add_argument("--repeats", type=int, default=5, help="runs of each case (5)")
     options.add_argument("--json", type=Path, metavar="FILE", help="write every time there too")
-    given = options.parse_args()
+    return options
+
+
+def checked(given: Namespace) -> Namespace:
+    """Refuse what would fail after the minutes that the cases take."""
     if given.repeats < 1:
-        options.error("--repeats must be 1 or more")
-    revision = load_revisions(Context.default().revisions_file).get("pin")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder), revision)
-        bring_wheel(place)
-        bring_release(place)
-        times = measure(place, given.repeats)
-    print(f"{revision.name}, {len(read_series(place.series))} patches, {given.repeats} runs each")
+        raise ToolError("--repeats must be 1 or more", "see --help", Exit.USAGE)
+    refuse_unwritable("--json", given.json)
+    return given
+
+
+def print_table(times: Mapping[Case, Sequence[float]]) -> None:
+    """Print a row for each case."""
     print(f"{'group':<8} {'what':<28} {'median s':>9} {'min s':>9} {'max s':>9}")
     for case in CASES:
         if case not in times:
@@ -284,13 +305,38 @@ def main() -> int:
         numbers = (statistics.median(times[case]), min(times[case]), max(times[case]))
         columns = " ".join(f"{number:9.2f}" for number in numbers)
         print(f"{case.group:<8} {case.what:<28} {columns}")
-    if given.json:
-        rows = [
-            {"group": case.group, "what": case.what, "seconds": list(found)}
-            for case, found in times.items()
-        ]
-        given.json.write_text(json.dumps({"revision": revision.name, "rows": rows}, indent=2))
-    return 0
+
+
+def as_json(revision: Revision, times: Mapping[Case, Sequence[float]]) -> str:
+    """Return every time."""
+    rows = [
+        {"group": case.group, "what": case.what, "seconds": list(found)}
+        for case, found in times.items()
+    ]
+    return json.dumps({"revision": revision.name, "rows": rows}, indent=2)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and return its exit code."""
+
+    def body() -> int:
+        given = checked(parser().parse_args(argv))
+        from patchstack.revisions import load_revisions
+
+        revision = load_revisions(Context.default().revisions_file).get("pin")
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(Path(folder), revision)
+            bring_wheel(place)
+            bring_release(place)
+            times = measure(place, given.repeats)
+        patches = len(place.patches)
+        print(f"{revision.name}, {patches} patches, {given.repeats} runs each")
+        print_table(times)
+        if given.json:
+            write_file(given.json, as_json(revision, times))
+        return Exit.DONE
+
+    return run("stack_speed.py", body)
 
 
 if __name__ == "__main__":
