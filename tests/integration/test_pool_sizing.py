@@ -29,6 +29,7 @@ QWEN3_8B = dict(layers=36, kv_heads=8, head_dim=128, device_tokens=64, page_size
     ("codec", "page", "bytes_per_token", "tokens"),
     [
         ("none", 1, 147_456, 54_254),
+        ("none", 64, 147_456, 54_272),
         ("int8", 1, 82_944, 96_451),
         ("int8", 64, 74_880, 106_880),
         ("int8-hadamard", 64, 74_880, 106_880),

@@ -79,7 +79,7 @@ def _formats() -> str:
         dims = dict.fromkeys(head_dims(part) for part in parts)
         told = dict.fromkeys((part.__doc__ or "").splitlines()[0] for part in parts)
         rows.append([f"`{name}`", f"`{tag}`", *(_k_and_v(list(told)), _k_and_v(list(dims)))])
-    dtypes = " and ".join(f"`{dtype}`" for dtype in KV_DTYPES)
+    dtypes = " or ".join(f"`{dtype}`" for dtype in KV_DTYPES)
     return (
         "## Formats\n\n"
         + _table(("codec", "tag at page size 1", "a block", "values of a head"), rows)
