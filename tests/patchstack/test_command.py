@@ -8,10 +8,12 @@ import sys
 import venv
 from pathlib import Path
 
+import preflight
 import pytest
+import quality
 
 from patchstack import gitenv
-from patchstack.command import run
+from patchstack.command import INSTALL, INSTALL_TORCH, run
 from patchstack.context import ROOT, Context
 from patchstack.errors import Exit, ToolError
 
@@ -22,26 +24,83 @@ ARGUMENTS = {
     "rebase.py": ["--from", "pin", "--onto", "0.5.24"],
     "map.py": ["l2-codec-flag"],
     "check.py": ["--fast"],
-    "write_docs.py": ["--offline"],
+    "write_docs.py": [],
     "moves.py": ["--record"],
 }
 TOOLS = [ROOT / "tools" / name for name in ARGUMENTS]
+WITHOUT_TORCH = f"torch is not installed; run {INSTALL_TORCH}"
+#: Arguments of the other scripts, and what they say where nothing is installed.
+OTHERS = {
+    "tools/capacity.py": (["--model", "qwen3-8b"], WITHOUT_TORCH),
+    "tools/conformance.py": (["generate"], WITHOUT_TORCH),
+    "tools/fidelity.py": ([], WITHOUT_TORCH),
+    "tools/format_tables.py": ([], WITHOUT_TORCH),
+    "tools/simulate.py": ([], WITHOUT_TORCH.replace("torch", "rich", 1)),
+    "tools/preflight.py": (
+        ["--model", "qwen3-8b", "--codec", "int8", "--hicache-size", "8"],
+        f"torch is not installed; run {preflight.INSTALL}",
+    ),
+    "tools/report.py": (["."], "drawings need matplotlib; pip install matplotlib"),
+    "tools/quality.py": (["--from", "a.json"], f"numpy is not installed; run {quality.INSTALL}"),
+    "benchmarks/codec_speed.py": (
+        [], "torch is not installed; run tox -e codec-speed, which has it"
+    ),
+    "benchmarks/rate_distortion.py": (
+        [], "numpy is not installed; run tox -e rate-distortion, which has it"
+    ),
+    "benchmarks/stack_speed.py": ([], f"packaging is not installed; run {INSTALL}"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the programs of an interpreter that has the standard library alone."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return folder / "bin"
+
+
+def run_bare(
+    bare: Path, tool: Path, *arguments: str, cwd: Path
+) -> subprocess.CompletedProcess[str]:
+    """Start the script itself."""
+    return subprocess.run(
+        [str(bare / "python"), str(tool), *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False,
+        env={"PATH": f"{bare}:{os.defpath}", "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda path: path.name)
-def test_a_package_is_missing(tool: Path, tmp_path: Path) -> None:
-    """The script itself, started by an interpreter that has the standard library alone."""
-    venv.create(tmp_path / "bare", with_pip=False)
-    done = subprocess.run(
-        [str(tool), *ARGUMENTS[tool.name]],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={"PATH": f"{tmp_path / 'bare' / 'bin'}:{os.defpath}"},
-    )  # fmt: skip
+def test_a_package_is_missing(tool: Path, tmp_path: Path, bare: Path) -> None:
+    done = run_bare(bare, tool, *ARGUMENTS[tool.name], cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"{tool.name}: GitPython is not installed; run pip install -e '.[tools]'\n"
-    )
+    assert done.stderr == f"{tool.name}: GitPython is not installed; run {INSTALL}\n"
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_package_of_another_tool_is_missing(name: str, tmp_path: Path, bare: Path) -> None:
+    arguments, said = OTHERS[name]
+    done = run_bare(bare, ROOT / name, *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{Path(name).name}: {said}\n"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_help_needs_no_package_and_has_an_example(name: str, tmp_path: Path, bare: Path) -> None:
+    done = run_bare(bare, ROOT / name, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "example" in done.stdout and f"\n  {name}" in done.stdout
+    assert "Exit codes:" in " ".join(done.stdout.split()) or "exit codes:" in done.stdout
+
+
+def test_what_to_install_is_what_the_readme_says() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"    {INSTALL}\n" in readme
+    command, note = INSTALL_TORCH.rstrip(")").split(" (")
+    assert f"`{command}` ({note})" in readme
+    assert f"`{quality.INSTALL}`" in readme
 
 
 def test_python_is_too_old(

@@ -1,0 +1,86 @@
+"""The README's figures are those of the tools and of the committed results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from formats.capacity import Capacity, Deployment, capacity
+from formats.catalogue import built_in
+from formats.models import PRESETS
+from hiqcache.codecs import codec_class
+from hiqcache.geometry import KVGeometry
+from patchstack.context import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+RESULTS = json.loads((ROOT / "docs" / "rate-distortion.json").read_text("utf-8"))
+
+
+def table(heading: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of the table whose first heading this is."""
+    _, _, after = README.partition(f"\n| {heading} |")
+    for line in after.splitlines()[2:]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+
+
+def test_the_bytes_and_tokens_are_capacitys() -> None:
+    assert "`tools/capacity.py --model qwen3-8b --page-size 64`" in README
+    served = Deployment("qwen3-8b", PRESETS["qwen3-8b"], tp=1, page_size=64)
+    expected = []
+    for codec in ("none", *built_in()):
+        found = capacity(served, codec, [8])
+        assert isinstance(found, Capacity)
+        expected.append((codec, f"{found.bytes_per_token_rank:,}", f"{found.filled[0].tokens:,}"))
+    shown = [(row[0], row[2], row[3]) for row in table("`--hicache-l2-codec`")]
+    assert shown == expected
+
+
+def test_the_bytes_and_tokens_of_pages_of_one_token() -> None:
+    found = capacity(Deployment("qwen3-8b", PRESETS["qwen3-8b"], 1, 1), "int8", [8])
+    assert isinstance(found, Capacity)
+    said = f"`int8` has {found.bytes_per_token_rank:,} bytes and {found.filled[0].tokens:,} tokens"
+    assert said in " ".join(README.split())
+
+
+def test_what_a_format_costs_is_what_was_measured() -> None:
+    rows = {row["name"]: row for row in RESULTS["formats"]}
+    shown = list(table("format"))
+    assert len(shown) == 8
+    for name, bits, kl, top1 in shown:
+        row = rows[name]
+        assert bits == f"{round(row['bits'], 2):g}"
+        assert kl == f"{row['kl']['estimate']:.2e}"
+        assert top1 == f"{row['top1_percent']['estimate']:.2f} %"
+
+
+def test_how_it_was_measured() -> None:
+    tokens = len(RESULTS["documents"]) * RESULTS["windows"] * RESULTS["scored"]
+    said = (
+        rf"{RESULTS['scored']} tokens scored after a {RESULTS['prefix']:,}-token prefix .*"
+        rf"\({tokens:,} tokens of {len(RESULTS['documents'])} texts"
+    )
+    assert re.search(said, " ".join(README.split()))
+
+
+def padded(heads: int, page: int) -> set[str]:
+    """Name the codecs whose pages of that size are padded."""
+    geometry = KVGeometry(36, heads, 128, page_size=page)
+    return {name for name in built_in() if codec_class(name)(geometry).padding_bytes}
+
+
+@pytest.mark.parametrize(("heads", "page"), [(8, 16), (1, 128)])
+def test_where_padding_ends(heads: int, page: int) -> None:
+    assert padded(heads, page // 2)
+    assert not any(padded(heads, pages * page) for pages in range(1, 9))
+
+
+def test_padding_is_told_as_it_is() -> None:
+    assert padded(8, 8) == {"k8v4"}
+    text = " ".join(README.split())
+    told = "8 KV heads × 128 on a rank need no padding in pages of 16 tokens (INT8: of 8)"  # noqa: RUF001
+    assert f"{told}, one head in pages of 128, and neither in their multiples" in text
