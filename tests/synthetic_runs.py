@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evidence.record import Pool, Record, Request, Setup, Workload
+from evidence.record import Limits, Pool, Record, Request, Setup, Workload
 
 CONFIGURATIONS = ("none", "raw", "int8")
 REPEATS = 5
@@ -93,6 +93,7 @@ def synthetic_run(
         ),
         bench_command=("python", "-m", "sglang.bench_serving", "--seed", str(workload.seed)),
         pool=pool,
+        limits=Limits(8192, 16384),
         counters=_counters(tokens, workload),
         gauges=_gauges(tokens, workload),
         seconds=workload.requests * 0.9 * slowness * (1.4 - float(found)),

@@ -10,7 +10,6 @@ Exit codes: 0 done, 1 a run cannot be used or a server failed, 2 usage.
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -57,7 +56,8 @@ def parser() -> Parser:
     add("--repeats", type=at_least_one, metavar="N", help="how often (by the scale)")
     add("--configurations", metavar="A,B,...", help="none, raw and codecs (by the experiment)")
     add("--model", type=Path, metavar="DIR", help="a Hugging Face folder (a small random model)")
-    add("--l2-gb", type=at_least_one, metavar="N", help="gigabytes of each L2 (by the scale)")
+    told = "tokens of the raw L2, whose bytes each L2 gets (by the scale)"
+    add("--l2-tokens", type=at_least_one, metavar="N", help=told)
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="where runs go (results)")
     options.flag("--dry-run", help="say what it should show, by simulation, and run nothing")
     return options
@@ -81,17 +81,17 @@ def configurations(given: Namespace, default: Sequence[str]) -> tuple[str, ...]:
 def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
     """Run an experiment of the serving benchmark."""
     from evidence.cases import CASES, SCALES
-    from evidence.expectation import expected
-    from evidence.expectation import sentence as expectation
     from evidence.record import read_record
     from evidence.running import Experiment, run_experiment
+    from simulator.expectation import expected
+    from simulator.expectation import sentence as expectation
 
     case, scale = CASES[given.experiment], SCALES[given.scale]
     case = replace(case, configurations=configurations(given, case.configurations))
     scale = replace(
         scale,
         repeats=given.repeats or scale.repeats,
-        l2_bytes=given.l2_gb * 10**9 if given.l2_gb else scale.l2_bytes,
+        l2_tokens=given.l2_tokens or scale.l2_tokens,
     )
     experiment = Experiment(given.experiment, case, scale, model)
     for working_set, rates in expected(experiment):
@@ -123,14 +123,12 @@ def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
     from evidence.cases import FORMATS
     from evidence.record import RAW
     from evidence.restore import FULL, SMALL, measure
-    from serving.delivery import write_file
 
     lengths = FULL if given.scale == "full" else SMALL
     lengths = replace(lengths, repeats=given.repeats or lengths.repeats)
     names = configurations(given, (RAW, *FORMATS))
-    given.out.mkdir(parents=True, exist_ok=True)
     file = given.out / f"{RESTORE}.json"
-    write_file(file, json.dumps(measure(model, names, lengths, progress), indent=1))
+    measure(model, names, lengths, file, progress)
     print(file)
     return Exit.DONE
 
@@ -142,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = parser().parse_args(argv)
         from evidence.random_model import random_model
         from patchstack.context import Context
+        from patchstack.locking import held
+        from patchstack.report import Progress as StackProgress
         from serving.environment import refuse_unpatched
         from serving.progress import on_standard_error
 
@@ -154,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.stage("preparing the model")
             model = given.model.absolute() if given.model else random_model(Context.default().cache)
             work = run_restore if given.experiment == RESTORE else run_case
-            return work(given, model, progress)
+            with held([given.out], StackProgress()):
+                return work(given, model, progress)
 
     return run("experiment.py", body)
 

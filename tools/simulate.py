@@ -26,7 +26,7 @@ from formats.models import LARGEST, PRESETS
 from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable
-from simulator.server import WRITE_POLICIES, WRITE_THROUGH
+from serving.l2 import WRITE_POLICIES, WRITE_THROUGH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from patchstack.errors import Exit
-from serving.l2 import L2, RAW, DevicePool
+from serving.l2 import L2, NO_CODEC, DevicePool
 from serving.launch import Serving, sglang_launch
 from serving.server import running
 
@@ -64,7 +64,7 @@ def start(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
 @pytest.fixture(scope="module")
 def raw_url(start: Start) -> Iterator[str]:
     """A server that stays, with a raw L2."""
-    with start(RAW) as url:
+    with start(NO_CODEC) as url:
         yield url
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from serving.client import Reply
-from serving.l2 import RAW
+from serving.l2 import NO_CODEC
 
 Tokens = tuple[int, ...]
 
@@ -53,7 +53,7 @@ class LruServer:
         l1_tokens: int,
         l2_tokens: int,
         page_size: int = 1,
-        codec: str = RAW,
+        codec: str = NO_CODEC,
         error: float = 0.0,
         writes_through: bool = True,
     ) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import experiment
 import pytest
@@ -17,10 +18,10 @@ from hypothesis import strategies as st
 from evidence import random_model
 from evidence.bench import bench_command, run_bench
 from evidence.cases import CASES, FULL, SCALES, SMALL, Visit
-from evidence.expectation import expected, sentence, verdict
 from evidence.record import (
     NO_L2,
     RAW,
+    Limits,
     Pool,
     Record,
     Request,
@@ -29,22 +30,36 @@ from evidence.record import (
     read_record,
     read_records,
 )
-from evidence.running import Experiment, run_experiment, why_invalid
+from evidence.running import (
+    Experiment,
+    confirmed_device,
+    run_experiment,
+    warm_up,
+    why_invalid,
+)
 from evidence.sizing import l2_of_bytes, l2_of_tokens
 from hiqcache.geometry import KVGeometry
 from patchstack.errors import ToolError
 from serving.l2 import DevicePool
 from serving.metrics import snapshot
+from serving.model import model_name
 from serving.progress import Lines
+from simulator.expectation import expected, sentence, verdict
+from tests.unit.lru_server import LruServer
 
 WORKLOAD = Workload(2, 2, 16, 4, 3, 2, 7)
 GEOMETRY = KVGeometry(9, 8, 128)
+TOKEN = GEOMETRY.bytes_per_token
 DEVICE = DevicePool(16_384, 1)
 REQUESTS = tuple(
     Request(group, 20, 3, device, host, 0.5, (0.1, 0.3))
     for group, device, host in ((0, 0, 0), (1, 0, 0), (0, 16, 0), (1, 0, 16))
 )
-COUNTED = {"sglang:load_back_tokens_total": 16.0, "sglang:hicache_backup_tokens_total": 40.0}
+COUNTED = {
+    "sglang:load_back_tokens_total": 16.0,
+    'sglang:cached_tokens_total{cache_source="device"}': 16.0,
+    "sglang:hicache_backup_tokens_total": 40.0,
+}
 POOL = Pool(64, 64 * 20_736, 20_736)
 
 
@@ -60,6 +75,7 @@ def a_record(**changes) -> Record:
         server_command=("python", "-m", "x"),
         bench_command=("python",),
         pool=POOL,
+        limits=Limits(4096, 16384),
         counters=COUNTED,
         gauges={"sglang:hicache_host_used_tokens": 40.0},
         seconds=2.0,
@@ -135,9 +151,12 @@ class TestCases:
             {c: scale.repeats for c in CASES[name].configurations}
         )
 
-    def test_configurations_take_turns_in_being_the_first(self):
-        firsts = [v.configuration for v in CASES["equal-bytes"].visits(FULL)][::3]
-        assert firsts == [NO_L2, RAW, "int8", NO_L2, RAW]
+    def test_configurations_follow_each_other_both_ways(self):
+        order = [v.configuration for v in CASES["equal-bytes"].visits(replace(FULL, repeats=6))]
+        repeats = [order[at : at + 3] for at in range(0, 18, 3)]
+        assert repeats[:2] == [[NO_L2, RAW, "int8"], ["int8", RAW, NO_L2]]
+        assert {repeat[0] for repeat in repeats[::2]} == {NO_L2, RAW, "int8"}
+        assert sum(repeat.index(RAW) < repeat.index("int8") for repeat in repeats) == 3
 
     def test_repeats_have_seeds_of_their_own(self):
         seeds = {v.workloads[0].seed for v in CASES["equal-bytes"].visits(FULL)}
@@ -145,13 +164,17 @@ class TestCases:
 
     def test_the_published_scale(self):
         assert (FULL.l1_tokens, FULL.workload.groups, FULL.workload.requests) == (16_384, 32, 128)
-        raw, int8 = (l2_of_bytes(c, FULL.l2_bytes, GEOMETRY, DEVICE, "p") for c in (RAW, "int8"))
+        raw, int8 = (
+            l2_of_bytes(c, FULL.l2_tokens * TOKEN, GEOMETRY, DEVICE, "p") for c in (RAW, "int8")
+        )
         assert (raw.tokens, int8.tokens) == (54_254, 96_451)
         assert raw.size == int8.size == ("--hicache-size", "2")
 
     def test_the_small_one_is_an_eighth(self):
         device = DevicePool(SMALL.l1_tokens, 1)
-        raw, int8 = (l2_of_bytes(c, SMALL.l2_bytes, GEOMETRY, device, "p") for c in (RAW, "int8"))
+        raw, int8 = (
+            l2_of_bytes(c, SMALL.l2_tokens * TOKEN, GEOMETRY, device, "p") for c in (RAW, "int8")
+        )
         assert (raw.tokens, int8.tokens) == (54_254 // 8 + 1, 96_451 // 8)
         assert raw.size[0] == int8.size[0] == "--hicache-ratio"
 
@@ -192,7 +215,15 @@ class TestValidity:
         ("changes", "said"),
         [
             ({"counted": {**COUNTED, "sglang:load_back_tokens_total": 17.0}}, "counted 17"),
-            ({"counted": {"sglang:load_back_tokens_total": 16.0}}, "nothing was written"),
+            (
+                {"counted": {**COUNTED, "sglang:hicache_backup_tokens_total": 0.0}},
+                "nothing was written",
+            ),
+            ({"requests": REQUESTS[:2]}, "requests had 0 host tokens and SGLang counted 16"),
+            (
+                {"requests": (*REQUESTS, replace(REQUESTS[2]))},
+                "requests had 32 device tokens and SGLang counted 16",
+            ),
             ({"gauges": {"sglang:hicache_host_used_tokens": 65.0}}, "holds 65"),
             ({"requests": (*REQUESTS, replace(REQUESTS[0], output_tokens=2))}, "other lengths"),
         ],
@@ -202,7 +233,8 @@ class TestValidity:
 
     def test_without_an_l2_nothing_has_to_be_written(self):
         cold = tuple(replace(request, host_tokens=0) for request in REQUESTS)
-        assert self.why(pool=None, requests=cold, counted={}) is None
+        counted = {'sglang:cached_tokens_total{cache_source="device"}': 16.0}
+        assert self.why(pool=None, requests=cold, counted=counted) is None
 
 
 class TestExpectation:
@@ -340,15 +372,21 @@ def test_a_visit_is_set_up_as_its_case_says(model, tmp_path):
     assert "--max-running-requests 8" in " ".join(launch.command)
 
 
-def test_runs_of_something_else_are_not_taken_for_these(model, tmp_path):
+def test_runs_of_something_else_are_not_taken_for_these(model, tmp_path, monkeypatch):
     case = replace(CASES["equal-bytes"], configurations=("int8",))
     here = Experiment("equal-bytes", case, replace(SMALL, repeats=1), model)
     (visit,) = here.case.visits(here.scale)
     setup = here.setup(visit, visit.workloads[0])
     folder = tmp_path / "runs"
     folder.mkdir()
-    file = a_record(setup=setup, repeat=0, position=0).write(folder)
+    monkeypatch.setattr("evidence.running.provenance", lambda: {"sglang": "s", "commit": "d"})
+    record = a_record(setup=setup, repeat=0, position=0, provenance={"sglang": "s"})
+    file = record.write(folder)
     assert run_experiment(here, folder, Lines()) == [file]
+    replace(record, provenance={"sglang": "t"}).write(folder)
+    with pytest.raises(ToolError, match="something else; name another --out"):
+        run_experiment(here, folder, Lines())
+    record.write(folder)
     for other in (
         replace(here, scale=replace(here.scale, l1_tokens=1_024)),
         replace(here, case=replace(case, write_policy="write_back")),
@@ -356,6 +394,78 @@ def test_runs_of_something_else_are_not_taken_for_these(model, tmp_path):
     ):
         with pytest.raises(ToolError, match="something else; name another --out"):
             run_experiment(other, folder, Lines())
+
+
+def test_what_cannot_be_used_or_is_half_done_is_run_again(model, tmp_path, monkeypatch):
+    case = replace(CASES["prefix-length"], configurations=("int8",))
+    here = Experiment("prefix-length", case, replace(SMALL, repeats=1), model)
+    monkeypatch.setattr("evidence.running.provenance", dict)
+    served = []
+
+    def serve(experiment, visit, first, scratch, progress):
+        served.append(visit)
+        for position, workload in enumerate(visit.workloads, first):
+            setup = experiment.setup(visit, workload)
+            yield a_record(setup=setup, repeat=0, position=position, provenance={})
+
+    monkeypatch.setattr("evidence.running._serve", serve)
+    files = run_experiment(here, tmp_path, Lines())
+    assert len(files) == 4 == len(set(files)) and len(served) == 1
+    assert run_experiment(here, tmp_path, Lines()) == files and len(served) == 1
+    files[3].rename(files[3].with_name("003-int8-0-INVALID.json"))
+    assert run_experiment(here, tmp_path, Lines()) == files and len(served) == 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "page", "agrees"), [(2048, 1, True), (2047, 1, False), (2048, 64, False)]
+)
+def test_a_server_with_another_l1_is_refused(tokens, page, agrees):
+    info = {
+        "max_total_num_tokens": tokens,
+        "page_size": page,
+        "chunked_prefill_size": 4096,
+        "max_prefill_tokens": 16384,
+    }
+    client = SimpleNamespace(server_info=lambda: info)
+    if agrees:
+        assert confirmed_device(client, DevicePool(2048, 1)) == Limits(4096, 16384)
+    else:
+        with pytest.raises(ToolError, match="not of 2,048 in pages of 1"):
+            confirmed_device(client, DevicePool(2048, 1))
+
+
+def test_warming_up_fills_l1_asks_again_and_forgets():
+    server = LruServer(l1_tokens=64, l2_tokens=640)
+    asked, flushed = [], []
+    complete, flush = server.complete, server.flush
+
+    def noted(ids, **options):
+        reply = complete(ids, **options)
+        asked.append(reply.host_tokens)
+        return reply
+
+    server.complete, server.flush = noted, lambda: (flushed.append(len(asked)), flush())
+    warm_up(server, replace(WORKLOAD, concurrency=1), DevicePool(64, 1))
+    assert asked == [0, 0, 0, 0, 19] and flushed == [5]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/models/tiny", "tiny"),
+        ("/c/models--Qwen--Qwen3-8B/snapshots/1f2e", "Qwen/Qwen3-8B"),
+        ("/c/other/snapshots/1f2e", "1f2e"),
+    ],
+)
+def test_a_model_has_its_own_name(folder, name):
+    assert model_name(Path(folder)) == name
+
+
+def test_a_first_token_without_text_has_no_time():
+    request = REQUESTS[0]
+    assert request.first_token_s == 0.5
+    assert replace(request, itl_s=(0.1,)).first_token_s is None
+    assert replace(request, ttft_s=0.0).first_token_s is None
 
 
 class TestCommandLine:

@@ -27,7 +27,7 @@ from serving.client import Client, Reply, RequestError
 from serving.delivery import write_file
 from serving.environment import Environment
 from serving.experiment import Run, run_workload
-from serving.l2 import L2, RAW, DevicePool, equal_l2s
+from serving.l2 import L2, NO_CODEC, DevicePool, equal_l2s
 from serving.launch import Launch, Serving, free_port, logs_folder, sglang_launch
 from serving.metrics import TransferCounters, l2_capacity, parse_counters
 from serving.model import model_geometry
@@ -166,7 +166,7 @@ class TestEqualL2s:
 
     def test_of_the_packaged_model(self):
         raw, int8 = equal_l2s(self.GEOMETRY, "int8", 4032, DevicePool(1216, 16))
-        assert (raw.codec, raw.tokens, int8.codec, int8.tokens) == (RAW, 4032, "int8", 7728)
+        assert (raw.codec, raw.tokens, int8.codec, int8.tokens) == (NO_CODEC, 4032, "int8", 7728)
         assert 0 <= raw.tokens * 23_040 - int8.tokens * 12_000 < 16 * 12_000
 
 
@@ -323,7 +323,7 @@ class TestPoolReport:
         [(64, 64, None), (63, 64, "allocated 63"), (64, 65, "its gauge 65"), (64, None, "None")],
     )
     def test_another_size_than_planned_is_refused(self, tmp_path, slots, gauge, said):
-        l2 = L2(RAW, ("--hicache-ratio", "2.0"), 64)
+        l2 = L2(NO_CODEC, ("--hicache-ratio", "2.0"), 64)
         launch = Launch("raw", (), {}, 1, tmp_path / "log", l2, tmp_path / "report")
         found = pool(slots=slots, nbytes=slots * 100)
         launch.pool_report.write_text(json.dumps(asdict(found)))
@@ -435,7 +435,7 @@ class TestLaunch:
         monkeypatch.setenv("SGLANG_EXPERIMENTAL_HICACHE_INT8", "1")
         monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
         launch = sglang_launch(
-            "raw", self.SERVING, L2(RAW, ("--hicache-ratio", "2.0"), 7), tmp_path
+            "raw", self.SERVING, L2(NO_CODEC, ("--hicache-ratio", "2.0"), 7), tmp_path
         )
         assert "SGLANG_EXPERIMENTAL_HICACHE_INT8" not in launch.environment
         assert launch.environment["OMP_WAIT_POLICY"] == "ACTIVE"
@@ -583,7 +583,7 @@ class TestRunWorkload:
         assert "RuntimeError: out of memory; read " in str(error)
 
     def test_a_missing_pool_report_is_refused(self, script, workload):
-        launch = replace(script(HTTP, SERVE), l2=L2(RAW, ("--hicache-ratio", "2.0"), 7))
+        launch = replace(script(HTTP, SERVE), l2=L2(NO_CODEC, ("--hicache-ratio", "2.0"), 7))
         assert "0 host pools" in str(refusal(lambda: run_workload(launch, workload, Lines())))
 
     def test_counters_that_deny_the_restores_are_refused(self, script, workload):

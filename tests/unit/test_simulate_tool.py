@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import simulate as tool
 
-from evidence.record import NO_L2, RAW, Pool, Record, Request, Setup, Workload
+from evidence.record import NO_L2, RAW, Limits, Pool, Record, Request, Setup, Workload
 from formats.capacity import Deployment
 from formats.models import PRESETS, Model
 from patchstack.errors import Exit
+from serving.l2 import SELECTIVE
 from simulator.engine import simulate
-from simulator.server import SELECTIVE, Server
+from simulator.server import Server
 from simulator.sizes import pools
 from simulator.sweep import Point, Scene, Sweep, ceiling, payoffs, sweep
 from simulator.trace import Ask, generated, recorded
@@ -146,7 +147,7 @@ def record(l2: int, configuration: str = RAW, simulated_with: int | None = None)
     setup = Setup("e", configuration, "bytes", 200, 1, l2, "write_through", "m", SMALL)
     return Record(
         setup, 0, 0, "2026-01-01T00:00:00", None, {}, ("python", "-m", "sglang"), (),
-        Pool(l2, 1, 1) if l2 else None, {}, {}, 1.0, requests, (),
+        Pool(l2, 1, 1) if l2 else None, Limits(8192, 16384), {}, {}, 1.0, requests, (),
     )  # fmt: skip
 
 
@@ -173,15 +174,16 @@ def test_a_run_that_cannot_be_used_is_passed_over() -> None:
 
 
 def test_what_a_server_was_started_with() -> None:
-    options = (
-        "--chunked-prefill-size", "512", "--max-prefill-tokens=4096", "--disable-overlap-schedule",
-        "--max-running-requests", "3", "--hicache-write-policy", SELECTIVE,
-    )  # fmt: skip
-    found = server_of(replace(record(400), server_command=options))
-    assert found == Server(200, 400, 1, SELECTIVE, 512, 4096, 3, overlap=False)
-    assert server_of(record(400)) == Server(200, 400)
-    on_cpu = replace(record(0), server_command=("--device", "cpu"))
-    assert server_of(on_cpu).chunk_tokens == 4096
+    options = ("--disable-overlap-schedule", "--max-running-requests", "3")
+    told = record(400)
+    other = replace(
+        told,
+        server_command=options,
+        limits=Limits(512, 4096),
+        setup=replace(told.setup, write_policy=SELECTIVE),
+    )
+    assert server_of(other) == Server(200, 400, 1, SELECTIVE, 512, 4096, 3, overlap=False)
+    assert server_of(told) == Server(200, 400)
 
 
 def test_validation_exits_with_what_it_found(

@@ -9,19 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.record import Workload
+from serving.l2 import SELECTIVE, WRITE_BACK, WRITE_POLICIES, WRITE_THROUGH
 from simulator import cache as cache_module
 from simulator.cache import Cache
 from simulator.engine import DoesNotFitError, Engine, simulate
 from simulator.node import Node
 from simulator.outcome import Outcome, Served
-from simulator.server import (
-    LOAD_BACK_THRESHOLD,
-    SELECTIVE,
-    WRITE_BACK,
-    WRITE_POLICIES,
-    WRITE_THROUGH,
-    Server,
-)
+from simulator.server import LOAD_BACK_THRESHOLD, Server
 from simulator.tokens import Tokens, joined, run_of
 from simulator.trace import Ask, generated, group_order
 from simulator.tree import Tree

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evidence.record import NO_L2, RAW, Workload
-from serving.l2 import WRITE_THROUGH
+from serving.l2 import WRITE_BACK, WRITE_THROUGH
 
-WRITE_BACK = "write_back"
 FORMATS = ("int8", "int8-hadamard", "k8v4", "int4")
 
 
@@ -26,8 +25,8 @@ class Scale:
     ----------
     l1_tokens, page_size
         The device cache.
-    l2_bytes
-        Bytes of every L2 where those are equal.
+    l2_tokens
+        Tokens that the raw L2 holds. All L2s have its bytes, or its tokens.
     workload
         What is served where nothing else is said.
     repeats
@@ -36,15 +35,13 @@ class Scale:
 
     l1_tokens: int
     page_size: int
-    l2_bytes: int
+    l2_tokens: int
     workload: Workload
     repeats: int
 
 
-#: Bytes of a token of the model that is served by default, all layers.
-_TOKEN = 9 * 2 * 8 * 128 * 2
-FULL = Scale(16_384, 1, 2 * 10**9, Workload(32, 4, 2048, 32, 8, 8, 1), 5)
-SMALL = Scale(2_048, 1, 6_782 * _TOKEN, Workload(32, 4, 256, 4, 8, 8, 1), 3)
+FULL = Scale(16_384, 1, 54_254, Workload(32, 4, 2048, 32, 8, 8, 1), 5)
+SMALL = Scale(2_048, 1, 6_782, Workload(32, 4, 256, 4, 8, 8, 1), 3)
 SCALES = {"full": FULL, "small": SMALL}
 
 
@@ -85,13 +82,16 @@ class Case:
     def visits(self, scale: Scale) -> Iterator[Visit]:
         """Yield the servers in the order in which they are started.
 
-        Configurations take turns, and each repetition begins with another one, so that what drifts
-        on the machine falls on all of them. A repetition's workload is the same for all.
+        Every other repetition is in the opposite order, so that two configurations follow each
+        other both ways, and two repetitions later another one begins. A repetition's workload is
+        the same for all.
         """
         for repeat in range(scale.repeats):
-            start = repeat % len(self.configurations)
+            turn, backwards = divmod(repeat, 2)
+            start = turn % len(self.configurations)
+            order = self.configurations[start:] + self.configurations[:start]
             workloads = tuple(replace(w, seed=w.seed + repeat) for w in self.workloads(scale))
-            for name in self.configurations[start:] + self.configurations[:start]:
+            for name in reversed(order) if backwards else order:
                 yield Visit(name, repeat, workloads)
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from evidence.hits import Hits
 from patchstack.errors import Exit, ToolError
 from serving.delivery import write_file
 
@@ -20,6 +21,9 @@ SCHEMA = 1
 
 #: Configurations without a codec: no L2, and SGLang's own.
 NO_L2, RAW = "none", "raw"
+
+#: What the name of a run's file ends with if it cannot be used.
+INVALID = "-INVALID"
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,14 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """A server's ``--chunked-prefill-size`` and ``--max-prefill-tokens``."""
+
+    chunked_prefill_size: int
+    max_prefill_tokens: int
+
+
+@dataclass(frozen=True)
 class Request:
     """One request, in the order in which the benchmark sent them.
 
@@ -128,7 +140,7 @@ class Request:
     device_tokens, host_tokens
         Of the prompt, tokens that were in L1 and tokens that L2 gave back.
     ttft_s
-        Seconds to the first token.
+        Seconds to the first text. A token can have none, as half of a character has.
     itl_s
         Seconds between the later tokens.
     """
@@ -142,13 +154,19 @@ class Request:
     itl_s: tuple[float, ...]
 
     @property
+    def first_token_s(self) -> float | None:
+        """Seconds to the first token, or None if that was a token without text."""
+        has_text = self.ttft_s > 0 and len(self.itl_s) == self.output_tokens - 1
+        return self.ttft_s if has_text else None
+
+    @property
     def tpot_s(self) -> float | None:
         """Seconds for each token after the first, or None if there was none."""
         return sum(self.itl_s) / len(self.itl_s) if self.itl_s else None
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Hits):
     """One run.
 
     Parameters
@@ -169,6 +187,8 @@ class Record:
         Program and arguments.
     pool
         The host cache, or None without one.
+    limits
+        What the server computes in one pass at most, as it resolved that.
     counters
         How far each of SGLang's ``/metrics`` counters went on while the workload was served.
     gauges
@@ -190,6 +210,7 @@ class Record:
     server_command: tuple[str, ...]
     bench_command: tuple[str, ...]
     pool: Pool | None
+    limits: Limits
     counters: dict[str, float]
     gauges: dict[str, float]
     seconds: float
@@ -200,29 +221,8 @@ class Record:
     @property
     def name(self) -> str:
         """The name of its file."""
-        setup = self.setup
-        mark = "-INVALID" if self.invalid else ""
-        return f"{self.position:03}-{setup.configuration}-{self.repeat}{mark}.json"
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
-        return sum(request.prompt_tokens for request in self.requests)
-
-    @property
-    def device_tokens(self) -> int:
-        """Prompt tokens that were in L1."""
-        return sum(request.device_tokens for request in self.requests)
-
-    @property
-    def host_tokens(self) -> int:
-        """Prompt tokens that L2 gave back."""
-        return sum(request.host_tokens for request in self.requests)
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of all prompt tokens that were not computed."""
-        return (self.device_tokens + self.host_tokens) / self.prompt_tokens
+        mark = INVALID if self.invalid else ""
+        return f"{self.position:03}-{self.setup.configuration}-{self.repeat}{mark}.json"
 
     @property
     def output_throughput(self) -> float:
@@ -266,6 +266,7 @@ def _record(found: dict[str, Any]) -> Record:
     parts: dict[str, Any] = {
         "setup": Setup(**{**setup, "workload": Workload(**setup["workload"])}),
         "pool": Pool(**found["pool"]) if found["pool"] else None,
+        "limits": Limits(**found["limits"]),
         "requests": tuple(requests),
     }
     for name in ("server_command", "bench_command", "log_tail"):

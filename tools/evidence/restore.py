@@ -7,20 +7,24 @@ meanwhile tells the phases: all of a load, and of it decoding, the rest being th
 
 from __future__ import annotations
 
-import random
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evidence.provenance import provenance
+from evidence.prompts import random_prompt
+from evidence.provenance import provenance, same_code
+from evidence.running import confirmed_device
 from evidence.sizing import codec_flag
 from patchstack.errors import Exit, ToolError
 from serving.client import Client, Reply
+from serving.delivery import write_file
 from serving.l2 import L2, DevicePool
 from serving.launch import Serving, logs_folder, sglang_launch
 from serving.metrics import snapshot
+from serving.model import model_name
 from serving.pool_report import confirmed_pool
 from serving.progress import Progress
 from serving.server import ready
@@ -37,8 +41,6 @@ _LOAD = "sglang:load_back_duration_seconds_sum"
 _DECODE = "sglang:hicache_codec_decode_seconds_sum"
 _ENCODE = "sglang:hicache_codec_encode_seconds_sum"
 _LOADED_BYTES = "sglang:load_back_bytes_total"
-#: Tokens that any model has. The lower ones begin prompts.
-_FIRST_WORD, _WORDS = 1000, 8000
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ class Row:
 
 
 def measure(
-    model: Path, configurations: Sequence[str], lengths: Lengths, progress: Progress
-) -> dict[str, Any]:
-    """Serve the prompts from each configuration's server and return the document.
+    model: Path, configurations: Sequence[str], lengths: Lengths, file: Path, progress: Progress
+) -> None:
+    """Serve the prompts from each configuration's server, and write each as soon as it ended.
 
     Parameters
     ----------
@@ -99,31 +101,68 @@ def measure(
         ``raw`` and codecs' names.
     lengths
         What is measured.
+    file
+        The document. Configurations that an earlier call wrote there are not served again.
     progress
         Told about every step.
+
+    Raises
+    ------
+    ToolError
+        If the file is of another measurement, before anything is served.
     """
-    rows: list[Row] = []
-    environment = provenance()
-    device = DevicePool(lengths.l1_tokens, _PAGE_SIZE)
-    serving = Serving(model, device.tokens, device.page_size)
-    with logs_folder("restore") as folder:
-        for name in configurations:
-            l2 = L2.by_ratio(codec_flag(name), _L2_RATIO, device)
-            launch = sglang_launch(name, serving, l2, folder)
-            with ready(launch, progress) as client:
-                confirmed_pool(launch, client.metrics())
-                for prefix in lengths.prefixes:
-                    progress.stage(f"L2 {name}: prefixes of {prefix} tokens")
-                    rows.append(_row(client, name, prefix, lengths))
-    return {
+    document = _begun(file, model, lengths)
+    for name in configurations:
+        if not any(row["configuration"] == name for row in document["rows"]):
+            with logs_folder("restore") as folder:
+                rows = _rows(model, name, lengths, folder, progress)
+            document["rows"] += [asdict(row) for row in rows]
+            write_file(file, json.dumps(document, indent=1))
+
+
+def _begun(file: Path, model: Path, lengths: Lengths) -> dict[str, Any]:
+    """Return the document as far as it is there."""
+    fresh: dict[str, Any] = {
         "schema": SCHEMA,
         "kind": "restore",
-        "model": model.name,
-        "provenance": environment,
+        "model": model_name(model),
         "page_size": _PAGE_SIZE,
         "suffix_tokens": _SUFFIX_TOKENS,
-        "rows": [asdict(row) for row in rows],
+        "prefixes": list(lengths.prefixes),
+        "repeats": lengths.repeats,
+        "provenance": provenance(),
+        "rows": [],
     }
+    if not file.exists():
+        return fresh
+    try:
+        found = json.loads(file.read_text())
+        code = same_code(found["provenance"])
+        same = code == same_code(fresh["provenance"]) and all(
+            found[name] == fresh[name] for name in fresh if name not in ("provenance", "rows")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        same = False
+    if not same:
+        raise ToolError(f"{file} is of another measurement", "name another --out", Exit.USAGE)
+    return found
+
+
+def _rows(model: Path, name: str, lengths: Lengths, folder: Path, progress: Progress) -> list[Row]:
+    device = DevicePool(lengths.l1_tokens, _PAGE_SIZE)
+    serving = Serving(model, device.tokens, device.page_size)
+    l2 = L2.by_ratio(codec_flag(name), _L2_RATIO, device)
+    launch = sglang_launch(name, serving, l2, folder)
+    rows = []
+    with ready(launch, progress) as client:
+        confirmed_device(client, device)
+        confirmed_pool(launch, client.metrics())
+        # The first one pays for what is made on first use.
+        _try(client, lengths.repeats, min(lengths.prefixes), lengths)
+        for prefix in lengths.prefixes:
+            progress.stage(f"L2 {name}: prefixes of {prefix} tokens")
+            rows.append(_row(client, name, prefix, lengths))
+    return rows
 
 
 def _row(client: Client, name: str, prefix: int, lengths: Lengths) -> Row:
@@ -151,10 +190,10 @@ def _try(
     client.flush()
     before = snapshot(settled_metrics(client))
     # No two prompts of a server begin alike.
-    prompt = _prompt(number, prefix + _SUFFIX_TOKENS)
+    prompt = random_prompt(number, prefix + _SUFFIX_TOKENS)
     cold = client.complete(prompt)
     for other in range(1, lengths.l1_tokens // _FILLER_TOKENS + 2):
-        client.complete(_prompt(lengths.repeats * other + number, _FILLER_TOKENS))
+        client.complete(random_prompt((lengths.repeats + 1) * other + number, _FILLER_TOKENS))
     restored = client.complete(prompt)
     if cold.cached_tokens or restored.device_tokens or restored.host_tokens < prefix:
         raise ToolError(
@@ -164,9 +203,3 @@ def _try(
             Exit.FINDINGS,
         )
     return cold, restored, snapshot(settled_metrics(client)).counted_since(before)
-
-
-def _prompt(number: int, tokens: int) -> list[int]:
-    """Random tokens that another number's do not begin with."""
-    rng = random.Random(number)
-    return [number + 1, *(rng.randrange(_FIRST_WORD, _WORDS) for _ in range(tokens - 1))]

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from evidence.bench import bench_command, run_bench
 from evidence.cases import Case, Scale, Visit
-from evidence.provenance import provenance
-from evidence.record import RAW, Pool, Record, Request, Setup, Workload, read_record
+from evidence.prompts import random_prompt
+from evidence.provenance import provenance, same_code
+from evidence.record import (
+    INVALID,
+    RAW,
+    Limits,
+    Pool,
+    Record,
+    Request,
+    Setup,
+    Workload,
+    read_record,
+)
 from evidence.sizing import l2_of_bytes, l2_of_tokens
 from patchstack.errors import Exit, ToolError
 from serving.client import Client
 from serving.l2 import L2, DevicePool
 from serving.launch import Launch, Serving, logs_folder, sglang_launch
 from serving.metrics import snapshot
-from serving.model import model_geometry
+from serving.model import model_geometry, model_name
 from serving.pool_report import confirmed_pool
 from serving.progress import Progress
 from serving.server import ready
 from serving.settling import settled_metrics
 
 _LOG_LINES = 40
-_LOADED = "sglang:load_back_tokens_total"
+#: SGLang's counter of what requests tell of themselves.
+_COUNTED = {
+    "host_tokens": "sglang:load_back_tokens_total",
+    "device_tokens": 'sglang:cached_tokens_total{cache_source="device"}',
+}
 _BACKED_UP = "sglang:hicache_backup_tokens_total"
 _USED = "sglang:hicache_host_used_tokens"
 
@@ -57,9 +73,10 @@ class Experiment:
         """Return the host cache of a configuration."""
         geometry = model_geometry(self.model, self.scale.page_size)
         policy = self.case.write_policy
+        budget = self.scale.l2_tokens * geometry.bytes_per_token
 
         def of_bytes(name: str) -> L2 | None:
-            return l2_of_bytes(name, self.scale.l2_bytes, geometry, self.device, policy)
+            return l2_of_bytes(name, budget, geometry, self.device, policy)
 
         if self.case.sizing == "bytes":
             return of_bytes(configuration)
@@ -78,7 +95,7 @@ class Experiment:
             page_size=self.scale.page_size,
             l2_tokens=l2.tokens if l2 else 0,
             write_policy=self.case.write_policy,
-            model=self.model.name,
+            model=model_name(self.model),
             workload=workload,
         )
 
@@ -123,12 +140,15 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress) -> 
 
 
 def _written(experiment: Experiment, visit: Visit, first: int, folder: Path) -> list[Path]:
-    """Return the runs of a visit that are there."""
-    found = []
+    """Return the usable runs of a visit that are there, at most one for each workload."""
+    here, found = same_code(provenance()), []
     for position, workload in enumerate(visit.workloads, first):
         for file in folder.glob(f"{position:03}-*.json"):
+            if file.stem.endswith(INVALID):
+                continue
             record = read_record(file)
-            if (record.setup, record.repeat) != (experiment.setup(visit, workload), visit.repeat):
+            planned = (experiment.setup(visit, workload), visit.repeat, here)
+            if (record.setup, record.repeat, same_code(record.provenance)) != planned:
                 raise ToolError(
                     f"{file} is a run of something else", "name another --out", Exit.USAGE
                 )
@@ -143,6 +163,7 @@ def _serve(
     launch = experiment.launch(visit, scratch)
     environment = provenance()
     with ready(launch, progress) as client:
+        limits = confirmed_device(client, experiment.device)
         pool = _pool(launch, client)
         for number, workload in enumerate(visit.workloads):
             setup = experiment.setup(visit, workload)
@@ -151,8 +172,8 @@ def _serve(
             at = scratch / f"bench-{number}"
             at.mkdir()
             command = bench_command(launch.url, experiment.model, workload, at)
-            _warm_up(client, workload)
-            before = snapshot(client.metrics())
+            warm_up(client, workload, experiment.device)
+            before = snapshot(settled_metrics(client))
             benched = run_bench(command, launch.environment, workload, at)
             after = snapshot(settled_metrics(client))
             counted = after.counted_since(before)
@@ -166,6 +187,7 @@ def _serve(
                 server_command=launch.command,
                 bench_command=command,
                 pool=pool,
+                limits=limits,
                 counters=counted,
                 gauges=after.gauges,
                 seconds=benched.seconds,
@@ -188,9 +210,42 @@ def _pool(launch: Launch, client: Client) -> Pool | None:
     return Pool(report.slots, report.nbytes, report.size_per_token) if report else None
 
 
-def _warm_up(client: Client, workload: Workload) -> None:
-    """Let a prompt of the same size pay for what is made on first use, and forget it."""
-    client.complete(range(workload.prompt_tokens), new_tokens=workload.output_tokens)
+def confirmed_device(client: Client, planned: DevicePool) -> Limits:
+    """Return what a server computes at most in one pass, if its device cache is the planned one.
+
+    Raises
+    ------
+    ToolError
+        If it is not: SGLang sets another page size for some attention backends.
+    """
+    info = client.server_info()
+    found = DevicePool(info["max_total_num_tokens"], info["page_size"])
+    if found != planned:
+        raise ToolError(
+            f"the server has an L1 of {found.tokens:,} tokens in pages of {found.page_size}, not "
+            f"of {planned.tokens:,} in pages of {planned.page_size}",
+            "use another device, whose attention backend serves such pages",
+            Exit.FINDINGS,
+        )
+    return Limits(info["chunked_prefill_size"], info["max_prefill_tokens"])
+
+
+def warm_up(client: Client, workload: Workload, device: DevicePool) -> None:
+    """Let other prompts pay for what is made on first use, and forget them.
+
+    They are computed in batches as large as the workload's, fill L1, and are asked for again, so
+    that the first of them come back from L2 if there is one.
+    """
+    size, at_a_time = workload.prompt_tokens, workload.concurrency
+    count = max(at_a_time, device.tokens // size + 1)
+    prompts = [random_prompt(number, size) for number in range(min(count, 999))]
+
+    def ask(prompt: list[int]) -> None:
+        client.complete(prompt, new_tokens=workload.output_tokens)
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        for asked in (prompts, prompts[:at_a_time]):
+            list(pool.map(ask, asked))
     client.flush()
 
 
@@ -217,10 +272,11 @@ def why_invalid(
     lengths = {(request.prompt_tokens, request.output_tokens) for request in requests}
     if lengths != {(workload.prompt_tokens, workload.output_tokens)}:
         return f"prompts and answers of other lengths than set: {sorted(lengths)}"
-    restored = sum(request.host_tokens for request in requests)
-    loaded = counted.get(_LOADED, 0)
-    if restored != loaded:
-        return f"requests had {restored} tokens restored and SGLang counted {loaded:.0f}"
+    for name, counter in _COUNTED.items():
+        told = sum(getattr(request, name) for request in requests)
+        counts = counted.get(counter, 0)
+        if told != counts:
+            return f"requests had {told} {name.replace('_', ' ')} and SGLang counted {counts:.0f}"
     used = gauges.get(_USED, 0)
     if pool and used > pool.slots:
         return f"an L2 of {pool.slots} tokens holds {used:.0f}"

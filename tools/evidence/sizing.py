@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from evidence.record import NO_L2, RAW
 from patchstack.errors import Exit, ToolError
-from serving import l2 as l2s
-from serving.l2 import L2, DevicePool, stored_bytes
+from serving.l2 import L2, NO_CODEC, DevicePool, stored_bytes
 
 if TYPE_CHECKING:
     from hiqcache.geometry import KVGeometry
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def codec_flag(configuration: str) -> str:
     """Return a configuration's value of ``--hicache-l2-codec``."""
-    return l2s.RAW if configuration == RAW else configuration
+    return NO_CODEC if configuration == RAW else configuration
 
 
 def l2_of_bytes(
@@ -23,15 +22,16 @@ def l2_of_bytes(
 ) -> L2 | None:
     """Return a configuration's host cache of so many bytes, but for less than a page.
 
-    A budget of whole decimal gigabytes is given as ``--hicache-size``, as an operator would.
+    A budget of whole decimal gigabytes, to a token, is given as ``--hicache-size``, as an operator
+    would.
     """
     from hiqcache.capacity import GIGABYTE, ratio_for_bytes
 
     if configuration == NO_L2:
         return None
     codec = codec_flag(configuration)
-    gigabytes, rest = divmod(budget, GIGABYTE)
-    if not rest:
+    gigabytes = round(budget / GIGABYTE)
+    if abs(budget - gigabytes * GIGABYTE) < geometry.bytes_per_token:
         return L2.by_size(codec, gigabytes, geometry, write_policy)
     token = stored_bytes(codec, geometry)
     ratio = ratio_for_bytes(budget, token, device.tokens, device.page_size)

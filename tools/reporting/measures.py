@@ -90,8 +90,9 @@ def tenths(value: float) -> str:
 
 
 def first_tokens(run: Record) -> list[float]:
-    """Seconds to the first token of each request."""
-    return [request.ttft_s for request in run.requests]
+    """Seconds to the first token of each request whose first token had text."""
+    found = [request.first_token_s for request in run.requests]
+    return [seconds for seconds in found if seconds is not None]
 
 
 def _pool(run: Record, name: str) -> float | None:
@@ -99,14 +100,21 @@ def _pool(run: Record, name: str) -> float | None:
 
 
 def _tpot(run: Record) -> float | None:
-    found = [request.tpot_s for request in run.requests]
-    seconds = [value for value in found if value is not None]
-    return fmean(seconds) if seconds else None
+    found = [request.tpot_s for request in run.requests if request.first_token_s is not None]
+    return _of([value for value in found if value is not None], fmean)
+
+
+def _of(values: Sequence[float], figure: Callable[[Sequence[float]], float]) -> float | None:
+    return figure(values) if values else None
+
+
+def _p99(values: Sequence[float]) -> float:
+    return float(np.percentile(values, 99))
 
 
 HIT_RATE = Measure("hit rate", "%", lambda run: run.hit_rate, tenths, 100.0, "percentage points")
 FIRST_TOKEN = Measure(
-    "time to first token, mean", "s", lambda run: fmean(first_tokens(run)), three_digits
+    "time to first token, mean", "s", lambda run: _of(first_tokens(run), fmean), three_digits
 )
 #: In the order of the tables.
 JUDGED = (
@@ -115,7 +123,7 @@ JUDGED = (
     FIRST_TOKEN,
     Measure(
         "time to first token, p99", "s",
-        lambda run: float(np.percentile(first_tokens(run), 99)), three_digits,
+        lambda run: _of(first_tokens(run), _p99), three_digits,
     ),
     Measure("time per output token", "s", _tpot, three_digits),
     Measure("output", "tokens/s", lambda run: run.output_throughput, three_digits),

@@ -32,9 +32,11 @@ def _count(results: Results) -> str:
     named = ", ".join(dict.fromkeys(run.setup.experiment for run in results.runs))
     used = "all of them are used" if not bad else f"{bad} of them cannot be used"
     return (
-        f"{count} runs of the experiments {named}; {used}. Each run is a server of its own. The "
-        "configurations of an experiment take turns, so that a busy machine is no one's "
-        "disadvantage."
+        f"{count} runs of the experiments {named}; {used}. A repeat "
+        "of a configuration is a server of its own, which serves the workloads of a sweep one "
+        "after another, each with empty caches. Configurations take turns, and every other repeat "
+        "is in the opposite order, so that a machine that drifts does so for all; with one repeat "
+        "it may not."
     )
 
 

@@ -72,8 +72,10 @@ def _refuse_impossible(run: Record) -> None:
 def _refuse_twice(runs: Sequence[Record]) -> None:
     seen = set()
     for run in runs:
+        if run.invalid:
+            continue
         key = (case_of(run.setup), variant_of(run.setup), run.repeat)
-        if not run.invalid and key in seen:
+        if key in seen:
             which = f"repeat {run.repeat} of {run.setup.configuration}"
             what = f"{run.setup.experiment} has {which} twice"
             raise ToolError(what, "give the runs of one measurement", Exit.USAGE)

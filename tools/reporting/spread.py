@@ -15,6 +15,8 @@ from statistics import fmean, median, stdev
 
 #: Per cent of the intervals that hold what they estimate.
 CONFIDENCE = 95
+#: Of fewer pairs no difference is claimed.
+FEWEST_PAIRS = 3
 #: Student's quantile at 97.5 % by degrees of freedom, from 1.
 _QUANTILES = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -49,8 +51,8 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval excludes zero; two pairs that agree by chance have no interval."""
+        return self.pairs >= FEWEST_PAIRS and (self.low > 0 or self.high < 0)
 
     @classmethod
     def between(cls, values: Sequence[float], others: Sequence[float]) -> Difference:

@@ -22,7 +22,7 @@ ON_A_GPU = (
     ),
     Missing(
         "Hit rate, time to first token and output of Qwen3-8B on a GPU",
-        (_RUN.format("equal-bytes --l2-gb 8"), _RUN.format("formats --l2-gb 8")),
+        (_RUN.format("equal-bytes"), _RUN.format("formats")),
     ),
     Missing(
         "What a restore takes on a GPU, how much of it is decoding, and from which length it is "
@@ -31,7 +31,7 @@ ON_A_GPU = (
     ),
     Missing(
         "What restores cost a GPU that serves more requests at a time",
-        (_RUN.format("concurrency --l2-gb 8"),),
+        (_RUN.format("concurrency"),),
     ),
 )
 RESTORE = Missing("Restoring a prefix against computing it", ("tools/experiment.py restore",))

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from hiqcache.geometry import KVGeometry
 
 #: Value of ``--hicache-l2-codec`` for SGLang's own BF16 pool.
-RAW = "none"
+NO_CODEC = "none"
 
 
-#: SGLang's default of ``--hicache-write-policy``.
-WRITE_THROUGH = "write_through"
+#: Values of ``--hicache-write-policy``, SGLang's default first.
+WRITE_POLICIES = ("write_through", "write_back", "write_through_selective")
+WRITE_THROUGH, WRITE_BACK, SELECTIVE = WRITE_POLICIES
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def stored_bytes(codec: str, geometry: KVGeometry) -> int:
     """Return the bytes of a token, all layers, in a host cache of that codec."""
     from hiqcache.codecs import make_codec
 
-    if codec == RAW:
+    if codec == NO_CODEC:
         return geometry.bytes_per_token
     return make_codec(codec, geometry).bytes_per_token
 
@@ -132,4 +133,4 @@ def equal_l2s(
             name, ratio_for_bytes(budget, token, device.tokens, device.page_size), device
         )
 
-    return of(RAW), of(codec)
+    return of(NO_CODEC), of(codec)

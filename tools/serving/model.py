@@ -35,6 +35,14 @@ def packaged_model(cache: Path) -> Path:
         raise ToolError(str(error), "see tools/cpu_runtime/README.md", Exit(error.code)) from error
 
 
+def model_name(folder: Path) -> str:
+    """Return what a model is called: its folder's name, or its own where the hub's cache has it."""
+    snapshots, cached = folder.parent, folder.parent.parent.name
+    if snapshots.name == "snapshots" and cached.startswith("models--"):
+        return cached.removeprefix("models--").replace("--", "/")
+    return folder.name
+
+
 def model_geometry(model: Path, page_size: int) -> KVGeometry:
     """Return the KV geometry that a Hugging Face folder's ``config.json`` describes."""
     return read_model(model / "config.json", _WAY_OUT).geometry(page_size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evidence.hits import Hits
+
 
 @dataclass(frozen=True)
 class Served:
@@ -32,7 +34,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Hits):
     """All requests of a trace, in its order, and what the cache did for them.
 
     Parameters
@@ -56,23 +58,3 @@ class Outcome:
     l2_evicted_tokens: int
     dropped_tokens: int
     passes: int
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
-        return sum(request.prompt_tokens for request in self.requests)
-
-    @property
-    def device_tokens(self) -> int:
-        """Prompt tokens that were in L1."""
-        return sum(request.device_tokens for request in self.requests)
-
-    @property
-    def host_tokens(self) -> int:
-        """Prompt tokens that L2 gave back."""
-        return sum(request.host_tokens for request in self.requests)
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of all prompt tokens that were not computed."""
-        return (self.device_tokens + self.host_tokens) / self.prompt_tokens

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WRITE_THROUGH, WRITE_BACK, SELECTIVE = "write_through", "write_back", "write_through_selective"
-WRITE_POLICIES = (WRITE_THROUGH, WRITE_BACK, SELECTIVE)
+from serving.l2 import WRITE_BACK, WRITE_POLICIES, WRITE_THROUGH
 
 #: Fewer host tokens than these are computed again (``unified_radix_cache.py:574``).
 LOAD_BACK_THRESHOLD = 10

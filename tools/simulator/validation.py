@@ -17,9 +17,6 @@ TOLERATED = 2.0
 #: by how much these differ is what a run's hit rate owes to it.
 DELAYS = (1, 2, 4, 8)
 
-#: ``--chunked-prefill-size`` that SGLang takes without a GPU (``memory_hook.py:178``).
-_CPU_CHUNK = 4096
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -62,15 +59,14 @@ class Compared:
 def server_of(record: Record) -> Server:
     """What a run's server was started with, as far as the cache goes."""
     setup, command = record.setup, record.server_command
-    chunk = _CPU_CHUNK if _option(command, "--device") == "cpu" else Server.chunk_tokens
     running = _option(command, "--max-running-requests")
     return Server(
         l1_tokens=setup.l1_tokens,
         l2_tokens=record.pool.slots if record.pool else 0,
         page_size=setup.page_size,
-        write_policy=_option(command, "--hicache-write-policy") or setup.write_policy,
-        chunk_tokens=int(_option(command, "--chunked-prefill-size") or chunk),
-        prefill_tokens=int(_option(command, "--max-prefill-tokens") or Server.prefill_tokens),
+        write_policy=setup.write_policy,
+        chunk_tokens=record.limits.chunked_prefill_size,
+        prefill_tokens=record.limits.max_prefill_tokens,
         max_running=int(running) if running else None,
         overlap="--disable-overlap-schedule" not in command,
     )

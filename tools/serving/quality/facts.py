@@ -8,7 +8,7 @@ from typing import Any
 
 from patchstack.errors import Exit, ToolError
 from serving.client import Client
-from serving.l2 import RAW
+from serving.l2 import NO_CODEC
 from serving.metrics import l2_capacity
 
 #: Arguments of a server that change an answer.
@@ -61,7 +61,7 @@ def read_facts(client: Client) -> Facts:
             Exit.USAGE,
         )
     return Facts(
-        info.get("hicache_l2_codec") or RAW,
+        info.get("hicache_l2_codec") or NO_CODEC,
         {name: info.get(name) for name in _ALIKE},
         info["max_total_num_tokens"],
         l2_tokens,
@@ -70,10 +70,10 @@ def read_facts(client: Client) -> Facts:
 
 def refuse_incomparable(raw: Facts, encoded: Facts) -> None:
     """Raise unless one server has a raw L2, the other an encoded one, and all else is alike."""
-    if raw.codec != RAW or encoded.codec == RAW:
+    if raw.codec != NO_CODEC or encoded.codec == NO_CODEC:
         raise ToolError(
             f"the L2s are {raw.codec!r} and {encoded.codec!r}",
-            f"start the first server with --hicache-l2-codec {RAW}, the second with a codec",
+            f"start the first server with --hicache-l2-codec {NO_CODEC}, the second with a codec",
             Exit.USAGE,
         )
     for name, value in raw.arguments.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
 from serving.client import Client, RequestError
-from serving.l2 import L2, RAW, DevicePool, usable_codecs
+from serving.l2 import L2, NO_CODEC, DevicePool, usable_codecs
 from serving.launch import Serving, logs_folder, sglang_launch
 from serving.model import model_geometry
 from serving.progress import Progress
@@ -53,7 +53,7 @@ def compare_launched(
             l2 = L2.by_ratio(codec, _L2_RATIO, DevicePool(l1_tokens, _PAGE_SIZE))
             return ready(sglang_launch(codec, serving, l2, folder), progress)
 
-        return measure(start(RAW), map(start, codecs), size, progress)
+        return measure(start(NO_CODEC), map(start, codecs), size, progress)
 
 
 def compare_running(raw_url: str, codec_url: str, size: Size, progress: Progress) -> Measured:
