@@ -205,20 +205,40 @@ def write_json(file: Path, found: Any) -> Path:
     return file
 
 
-def synthetic_simulation() -> dict[str, Any]:
-    """Draw a sweep of the working set, in the form of tools/simulate.py."""
+#: Values of each sweep.
+SWEEPS = {
+    "working-set": (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0),
+    "budget": (8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0),
+    "prefix": (128.0, 256.0, 512.0, 768.0, 1024.0, 2048.0, 4096.0),
+    "concurrency": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+}
+
+
+def synthetic_simulation(
+    varied: str = "working-set", formats: Sequence[str] = CONFIGURATIONS
+) -> dict[str, Any]:
+    """Draw a sweep, in the form of tools/simulate.py."""
     points = []
-    for value in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0):
-        for name in CONFIGURATIONS:
-            held = min(1.0, (L1_TOKENS + l2_tokens(name)) / (value * l2_tokens("raw")))
-            points.append({
-                "value": value, "format": name, "l2_tokens": l2_tokens(name),
-                "hit_rate": 2 + 90 * held, "lowest": 2 + 89 * held,
-            })  # fmt: skip
+    for value in SWEEPS[varied]:
+        for name in formats:
+            tokens = l2_tokens(name) * (int(value) if varied == "budget" else 1)
+            wanted = value * l2_tokens("raw") if varied == "working-set" else 200_000 / value**0.5
+            points.append(_point(value, name, tokens, wanted))
     server = {"l1_tokens": L1_TOKENS, "page_size": 64, "write_policy": "write_through"}
     return {
-        "model": "synthetic-135m", "tp": 1, "varied": "working-set", "points": points,
+        "model": "synthetic-135m", "tp": 1, "varied": varied, "points": points,
+        "values": list(SWEEPS[varied]), "ceilings": [92.0] * len(SWEEPS[varied]),
         "scene": {"workload": asdict(WORKLOAD), "server": server, "size_gb": 0.3},
+    }  # fmt: skip
+
+
+def _point(value: float, name: str, tokens: int, wanted: float) -> dict[str, Any]:
+    rate = 2 + 90 * min(1.0, (L1_TOKENS + tokens) / wanted)
+    return {
+        "value": value, "format": name, "l2_tokens": tokens, "hit_rate": rate,
+        "lowest": rate - 1, "highest": rate + 1, "device_rate": 2.0, "host_rate": rate - 2,
+        "restored_tokens": 1.0, "backed_up_tokens": 1.0, "l1_evicted_tokens": 1.0,
+        "l2_evicted_tokens": 1.0,
     }  # fmt: skip
 
 

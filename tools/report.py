@@ -39,12 +39,15 @@ def parser() -> Parser:
     for name, told in (
         ("restore", "prefix lengths, restored and computed"),
         ("rate-distortion", "docs/rate-distortion.json"),
-        ("simulation", "a sweep of tools/simulate.py"),
         ("validation", "a validation of tools/simulate.py"),
         ("html", "write one HTML page there"),
         ("page", "write Markdown there, and its drawings in a folder beside it"),
     ):
         options.add_argument(f"--{name}", type=Path, metavar="FILE", help=told)
+    options.add_argument(
+        "--simulation", type=Path, nargs="+", metavar="FILE",
+        help="sweeps of tools/simulate.py, each of something else",
+    )  # fmt: skip
     options.flag("--check", help="write nothing; exit with 1 if a page is not what it would be now")
     add_json_option(options)
     return options

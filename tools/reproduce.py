@@ -13,7 +13,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
 
 TOOLS = Path(__file__).resolve().parent
+#: Tokens of an answer, as the experiments have them.
+_ANSWER = ("--output", "8")
+_WORKING_SET = {"working-set": _ANSWER}
 EXAMPLE = """\
 examples:
   tools/reproduce.py --quick          under ten minutes on two cores
@@ -43,23 +46,33 @@ class Plan:
         Where results go.
     page
         The Markdown page.
+    sweeps
+        Arguments of tools/simulate.py by the name of the file that each call writes.
     """
 
     experiments: tuple[tuple[str, ...], ...]
     out: Path
     page: Path
+    sweeps: Mapping[str, tuple[str, ...]]
+
+    @property
+    def simulations(self) -> Path:
+        """The folder of the sweeps, which is there before they are."""
+        return self.out / "simulation"
 
     def commands(self) -> Iterator[list[str]]:
         """Yield the commands in their order, each a tool and its arguments."""
         out = str(self.out)
         for experiment in self.experiments:
             yield ["experiment.py", *experiment, "--out", out]
-        simulation, validation = f"{out}/simulation.json", f"{out}/validation.json"
-        yield ["simulate.py", "--json", simulation]
+        simulations = {name: str(self.simulations / f"{name}.json") for name in self.sweeps}
+        for name, sweep in self.sweeps.items():
+            yield ["simulate.py", *sweep, "--json", simulations[name]]
+        validation = f"{out}/validation.json"
         yield ["simulate.py", "--validate", f"{out}/runs", "--json", validation]
         yield [
             *("report.py", f"{out}/runs", "--restore", f"{out}/restore.json"),
-            *("--simulation", simulation, "--validation", validation),
+            *("--simulation", *simulations.values(), "--validation", validation),
             *("--rate-distortion", "docs/rate-distortion.json"),
             *("--page", str(self.page), "--html", f"{out}/results.html"),
         ]
@@ -81,6 +94,12 @@ def full(out: Path) -> Plan:
         ),
         out,
         Path("docs/results.md"),
+        {
+            **_WORKING_SET,
+            "budget": ("--sweep", "budget"),
+            "prefix": ("--sweep", "prefix", *_ANSWER),
+            "concurrency": ("--sweep", "concurrency", *_ANSWER),
+        },
     )
 
 
@@ -88,7 +107,10 @@ def quick(out: Path) -> Plan:
     """Return the short form."""
     small = ("--scale", "small")
     return Plan(
-        (("equal-bytes", *small, "--repeats", "1"), ("restore", *small)), out, out / "results.md"
+        (("equal-bytes", *small, "--repeats", "1"), ("restore", *small)),
+        out,
+        out / "results.md",
+        _WORKING_SET,
     )
 
 
@@ -96,7 +118,7 @@ def parser() -> Parser:
     """Return the command line's parser."""
     options = Parser("reproduce.py", description=__doc__, epilog=EXAMPLE)
     options.flag("--quick", help="the short form")
-    options.flag("--list", help="print the commands and run none")
+    options.flag("--list", help="print the commands, which need OUT/simulation, and run none")
     told = "where results go (results; with --quick build/reproduce)"
     options.add_argument("--out", type=Path, metavar="DIR", help=told)
     return options
@@ -104,7 +126,7 @@ def parser() -> Parser:
 
 def carry_out(plan: Plan) -> None:
     """Run the commands until one fails."""
-    plan.out.mkdir(parents=True, exist_ok=True)
+    plan.simulations.mkdir(parents=True, exist_ok=True)
     differs = False
     for tool, *arguments in plan.commands():
         print(f"== tools/{shlex.join([tool, *arguments])}", file=sys.stderr, flush=True)

@@ -18,9 +18,10 @@ from reporting.files import make_files
 from reporting.inputs import Inputs
 from reporting.restore import load_restore
 from reporting.runs import Results
-from reporting.simulation import load_simulation, load_validation
+from reporting.simulation import load_simulations, load_validation
 from tests.browser.chromium import Browser, find_chromium
 from tests.synthetic_runs import (
+    SWEEPS,
     synthetic_restore,
     synthetic_run,
     synthetic_runs,
@@ -64,7 +65,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
             Results(tuple(runs)),
             load_restore(write_json(folder / "restore", synthetic_restore())),
             load_distortion(DISTORTIONS),
-            load_simulation(write_json(folder / "simulation", synthetic_simulation())),
+            load_simulations(
+                write_json(folder / at, synthetic_simulation(at, ALL)) for at in SWEEPS
+            ),
             load_validation(write_json(folder / "validation", synthetic_validation())),
         )
     )

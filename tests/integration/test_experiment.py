@@ -91,11 +91,10 @@ def test_one_at_a_time_each_request_is_as_simulated(runs: Runs, name: str) -> No
 @pytest.mark.parametrize("name", CASE.configurations)
 def test_together_the_hit_rate_is_as_simulated(runs: Runs, name: str) -> None:
     """Which requests share a pass is a matter of time; one of these is 1.3 points."""
-    found = compare(runs[name, TOGETHER])
+    run = runs[name, TOGETHER]
+    found = compare(run)
     assert found.lowest - 4 <= found.engine <= found.highest + 4
-    other = replace(
-        runs[name, TOGETHER], setup=replace(runs[name, TOGETHER].setup, l1_tokens=1_600)
-    )
+    other = replace(run, setup=replace(run.setup, l1_tokens=1_600))
     assert compare(other).lowest - 4 > found.engine
 
 

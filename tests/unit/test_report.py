@@ -36,13 +36,15 @@ from reporting.measures import FIRST_TOKEN, HIT_RATE, JUDGED, three_digits
 from reporting.restore import load_restore
 from reporting.restore_plot import RECOMPUTED, draw_restore
 from reporting.runs import Results, load_runs
-from reporting.simulation import load_simulation
+from reporting.simulation import Simulation, load_simulations
+from reporting.simulation_plot import draw_simulated
 from reporting.spread import Difference, Spread
 from reporting.ttft_plot import draw_first_tokens
-from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATION, VALIDATION
+from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATIONS, VALIDATION
 from reporting.varied import WORKING_SET
 from tests.synthetic_runs import (
     CONFIGURATIONS,
+    SWEEPS,
     WORKLOAD,
     synthetic_restore,
     synthetic_run,
@@ -84,6 +86,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 def page_of(*records: Record, **others: Any) -> str:
     """Return the Markdown page of some runs."""
     return to_markdown(make_document(Inputs(Results(records), **others)), "plots")
+
+
+def simulation(folder: Path, varied: str = "working-set", /, **changes: Any) -> Simulation:
+    """Return a sweep as it is read."""
+    file = write_json(folder / varied, {**synthetic_simulation(varied), **changes})
+    return load_simulations([file])[0]
 
 
 def rows_of(page: str, name: str) -> list[list[str]]:
@@ -212,7 +220,7 @@ def test_cases_are_called_by_what_is_varied(changes: dict[str, Any], said: str) 
     cases = Results((synthetic_run(workload=SMALL), other)).cases
     assert said in [case.said for case in cases]
     assert len({case.said for case in cases}) == 2
-    (axes,) = draw_hits(cases, {}, cases[0].varied).axes
+    (axes,) = draw_hits(cases, cases[0].varied).axes
     assert axes.get_xlabel() == cases[0].varied.axis
 
 
@@ -282,20 +290,21 @@ def test_the_l2_has_its_use_and_what_was_dropped_for_which_reason() -> None:
 
 def test_what_was_not_measured_has_its_command() -> None:
     page = page_of(*synthetic_runs(workload=SMALL))
-    for missing in (*ON_A_GPU, RESTORE, DISTORTION, SIMULATION, VALIDATION):
+    for missing in (*ON_A_GPU, RESTORE, DISTORTION, *SIMULATIONS.values(), VALIDATION):
         assert all(f"    {line}" in page for line in missing.commands)
 
 
 def test_what_was_given_is_not_missing(tmp_path: Path) -> None:
     given = {
         "restore": load_restore(write_json(tmp_path / "r", synthetic_restore())),
-        "simulation": load_simulation(write_json(tmp_path / "s", synthetic_simulation())),
+        "simulations": (simulation(tmp_path), simulation(tmp_path, "budget")),
         "distortion": load_distortion(DISTORTIONS),
     }
     page = page_of(*synthetic_runs(workload=SMALL), **given)
-    for missing in (RESTORE, DISTORTION, SIMULATION):
+    for missing in (RESTORE, DISTORTION, SIMULATIONS["working-set"], SIMULATIONS["budget"]):
         assert f"    {missing.commands[0]}\n" not in page
-    assert f"    {VALIDATION.commands[0]}" in page
+    for missing in (VALIDATION, SIMULATIONS["prefix"], SIMULATIONS["concurrency"]):
+        assert f"    {missing.commands[0]}" in page
     assert rows_of(page, "int8, 512 tokens")[0][-1] == "6,144,000"
 
 
@@ -334,10 +343,72 @@ def test_runs_beside_their_simulation(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_simulation_is_compared_with_runs_of_its_sizes_alone(tmp_path: Path) -> None:
-    found = load_simulation(write_json(tmp_path / "s", synthetic_simulation()))
-    same, other = synthetic_run("raw"), synthetic_run("raw")
-    other = replace(other, setup=replace(other.setup, l1_tokens=4096))
+    found = simulation(tmp_path)
+    same = synthetic_run("raw")
+    other = replace(same, setup=replace(same.setup, l1_tokens=4096))
     assert [found.is_of(case) for case in Results((same, other)).cases] == [True, False]
+    skewed = simulation(tmp_path, scene={**synthetic_simulation()["scene"], "zipf": 1.1})
+    assert not skewed.is_of(Results((same,)).cases[0])
+
+
+def test_l2s_of_the_same_tokens_are_not_those_of_the_same_bytes(tmp_path: Path) -> None:
+    raw, int8 = synthetic_run("raw"), synthetic_run("int8")
+    assert int8.pool
+    alike = replace(int8, pool=raw.pool, setup=replace(int8.setup, sizing="tokens"))
+    found = simulation(tmp_path)
+    assert found.is_of(Results((raw, int8)).cases[0])
+    assert not found.is_of(Results((raw, alike)).cases[0])
+
+
+@pytest.mark.parametrize(
+    ("varied", "changes", "same"),
+    [
+        ("working-set", {"groups": 48}, True),
+        ("working-set", {"concurrency": 8}, False),
+        ("prefix", {}, True),
+        ("prefix", {"groups": 16, "prefix_tokens": 1536}, True),
+        ("prefix", {"prefix_tokens": 1536}, False),
+        ("concurrency", {"concurrency": 8, "seed": 7}, True),
+        ("concurrency", {"groups": 48}, False),
+        ("budget", {}, False),
+    ],
+)
+def test_a_sweep_is_compared_with_what_was_measured_along_it(
+    varied: str, changes: dict[str, int], same: bool, tmp_path: Path
+) -> None:
+    case = Results((synthetic_run("raw", workload=replace(WORKLOAD, **changes)),)).cases[0]
+    assert simulation(tmp_path, varied).is_of(case) == same
+
+
+def test_each_sweep_has_its_section(tmp_path: Path) -> None:
+    sweeps = [simulation(tmp_path, varied) for varied in reversed(SWEEPS)]
+    page = page_of(*synthetic_runs(("raw", "int8"), 1), simulations=tuple(sweeps))
+    titles = [missing.what for missing in SIMULATIONS.values()]
+    assert re.findall(r"^## (.*, simulated)$", page, re.MULTILINE) == titles
+    sections = [page.split(f"## {title}\n")[1].split("\n## ")[0] for title in titles]
+    for varied, section in zip(SIMULATIONS, sections, strict=True):
+        assert "Simulated, with the bytes of synthetic-135m: " in section
+        assert f"hit-rate-simulated-{varied}.svg" in section
+        assert ("full marks: measured" in section) == (varied != "budget")
+    assert "0.0246 million tokens of prefixes, 32 groups x 4 prompts" in sections[1]
+    assert "0.0957 to 24.5 million tokens" in sections[1]
+
+
+def test_each_sweep_says_where_more_tokens_pay_and_where_no_longer(tmp_path: Path) -> None:
+    found = synthetic_simulation("budget", ("none", "raw", "int8", "int8-hadamard"))
+    rates = {"none": [0] * 9, "raw": [1, 1, 1, 5, 9, 20, 40, 80, 80]}
+    more = [1, 1, 3, 5, 19, 45, 80, 80, 80]
+    for point in found["points"]:
+        at = found["values"].index(point["value"])
+        point["hit_rate"] = float(rates.get(point["format"], more)[at])
+    found["ceilings"] = [80.0] * 9
+    sweep = simulation(tmp_path, "budget", **found)
+    page = page_of(synthetic_run(workload=SMALL), simulations=(sweep,))
+    assert (
+        "int8, int8-hadamard: at most 40.0 points above raw, at 512 GB per rank; 1 point or more "
+        "at 32 and 128 to 512 GB per rank; within 1 point of the ceiling, where more pays no "
+        "longer, at 512 to 2,048 GB per rank"
+    ) in page.replace("\n  ", " ")
 
 
 @pytest.mark.parametrize(
@@ -358,10 +429,13 @@ def figures(tmp_path: Path) -> dict[str, Any]:
     cases = Results(tuple(synthetic_sweep())).cases
     many = [*CONFIGURATIONS, "int8-hadamard", "k8v4", "int4", "a", "b", "c", "d", "e", "f"]
     wide = Results(tuple(synthetic_runs(many, 1, workload=SMALL))).cases
-    sweep = load_simulation(write_json(tmp_path / "s", synthetic_simulation()))
+    simulated = {
+        varied: draw_simulated(simulation(tmp_path, varied), cases if varied != "budget" else ())
+        for varied in SWEEPS
+    }
     return {
-        "hits": draw_hits(cases, {}, WORKING_SET),
-        "simulated": draw_hits(cases, sweep.curves, WORKING_SET),
+        "hits": draw_hits(cases, WORKING_SET),
+        **simulated,
         "first tokens": draw_first_tokens(wide[0]),
         "restore": draw_restore(load_restore(write_json(tmp_path / "r", synthetic_restore()))),
         "capacity": draw_capacity(capacities()),
@@ -378,6 +452,23 @@ def test_drawings_are_legible_in_grey_and_have_their_units(tmp_path: Path) -> No
         assert len(set(marks)) == len(marks) > 1, name
         for label in (axes.get_xlabel(), axes.get_ylabel()):
             assert re.search(r", \S|bits for each value", label), (name, label)
+
+
+def test_factors_are_drawn_as_equal_steps_where_there_are_several(tmp_path: Path) -> None:
+    for varied in SWEEPS:
+        (axes,) = draw_simulated(simulation(tmp_path, varied), ()).axes
+        assert axes.get_xscale() == ("linear" if varied == "working-set" else "log"), varied
+    near = synthetic_simulation("prefix")
+    near["points"] = [point for point in near["points"] if point["value"] in (768, 1024)]
+    found = simulation(tmp_path, "prefix", **{**near, "values": [768, 1024], "ceilings": [9, 9]})
+    assert draw_simulated(found, ()).axes[0].get_xscale() == "linear"
+
+
+def test_what_is_simulated_alike_is_one_line(tmp_path: Path) -> None:
+    formats = ("raw", "int8", "int8-hadamard")
+    found = simulation(tmp_path, "prefix", **synthetic_simulation("prefix", formats))
+    _, names = draw_simulated(found, ()).axes[0].get_legend_handles_labels()
+    assert names == ["ceiling", "raw", "int8, int8-hadamard"]
 
 
 def test_lines_are_told_apart_by_their_dashes_too() -> None:
@@ -538,6 +629,12 @@ def test_bytes_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("simulation", "[]", "it is no object"),
         ("simulation", json.dumps({**synthetic_simulation(), "varied": "l1"}), "it varies l1"),
         ("simulation", json.dumps({**synthetic_simulation(), "points": []}), "has a raw L2"),
+        ("simulation", json.dumps({**synthetic_simulation(), "ceilings": []}), "have a ceiling"),
+        ("simulation", json.dumps({**synthetic_simulation(), "values": [1.0] * 7}), "each of its"),
+        ("simulation", json.dumps({**synthetic_simulation(), "ceilings": [101] * 7}), "101 % is"),
+        ("simulation", json.dumps(synthetic_validation()), "is not a sweep of tools/simulate.py"),
+        ("simulation", json.dumps(synthetic_restore()), "is not a sweep of tools/simulate.py"),
+        ("validation", json.dumps(synthetic_simulation()), "is not a validation"),
         ("validation", '{"tolerated": 2, "runs": []}', "it has no runs"),
         ("validation", '{"tolerated": NaN, "runs": []}', "it has NaN in it"),
         ("rate-distortion", '{"formats": 1}', "formats is no"),
@@ -550,6 +647,15 @@ def test_other_files_are_read_as_strictly(
     (file := tmp_path / "other.json").write_text(text)
     assert why in refused(capsys, runs, f"--{option}", file, "--html", tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_one_sweep_of_each_kind(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = write_json(tmp_path / "one.json", synthetic_simulation("budget"))
+    other = write_json(tmp_path / "other.json", synthetic_simulation("budget"))
+    said = refused(capsys, runs, "--simulation", one, other)
+    assert f"{other} varies the budget, as another sweep does; give one of each" in said
 
 
 ANYTHING = st.recursive(
@@ -665,6 +771,25 @@ def test_a_stale_page_is_found(
     drawing = tmp_path / "results" / "first-tokens-1-1.svg"
     stale = [f"{file} is not what the results say" for file in (html, page, drawing)]
     assert check(capsys, *both) == stale
+
+
+def test_a_page_of_other_sweeps_is_stale(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "results.md"
+    files = [write_json(tmp_path / f"{at}.json", synthetic_simulation(at)) for at in SWEEPS]
+    run(capsys, runs, "--page", page, "--simulation", *files)
+    assert check(capsys, runs, "--page", page, "--simulation", *reversed(files)) == []
+    found = synthetic_simulation("prefix")
+    found["points"][0]["hit_rate"] += 5
+    write_json(tmp_path / "prefix.json", found)
+    drawing = tmp_path / "results" / "hit-rate-simulated-prefix.svg"
+    assert f"{drawing} is not what the results say" in check(
+        capsys, runs, "--page", page, "--simulation", *files
+    )
+    assert f"{drawing} is shown no more" in check(
+        capsys, runs, "--page", page, "--simulation", files[0]
+    )
 
 
 def test_what_is_missing_edited_or_left_over_is_found(

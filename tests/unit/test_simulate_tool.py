@@ -110,6 +110,17 @@ def test_a_sweep_as_a_table_and_a_plot(capsys: pytest.CaptureFixture[str], tmp_p
     assert plot.read_text() == drawn, "the same figures, the same file"
 
 
+def test_a_budget_sweep_names_the_model_and_its_tokens(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ["--at", "0.1", "0.2", "--groups", "64", "--prefix", "512", "--codec", "int8", "-q"]
+    assert tool.main(["--sweep", "budget", *small]) == Exit.DONE
+    out, _ = capsys.readouterr()
+    assert out.startswith("qwen3-8b: ")
+    assert "0.0328 million tokens of prefixes, 64 groups x 4 prompts" in out
+    assert " GB per rank; 1 point or more " in out
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -14,7 +14,8 @@ module                    what lives there
 ``spread``                repeats: medians, and which differences they tell apart
 ``looks``                 the line and mark of each configuration
 ``drawing``               what all drawings have in common, and their SVG
-``hit_plot``              hit rate against working set
+``hit_plot``              hit rate against what is varied
+``simulation_plot``       the same, as it is simulated
 ``ttft_plot``             distributions of times to first token
 ``restore_plot``          time to first token against prefix length
 ``distortion_plot``       rate against distortion

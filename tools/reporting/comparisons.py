@@ -88,7 +88,7 @@ def experiment(name: str, cases: Sequence[Case], at: int) -> Section:
             f"{name}: hit rate, as measured: medians, with whiskers from the least to the largest "
             "repeat."
         )
-        blocks.append(Plot(f"hit-rate-{at}", caption, draw_hits(cases, {}, cases[0].varied)))
+        blocks.append(Plot(f"hit-rate-{at}", caption, draw_hits(cases, cases[0].varied)))
     for number, case in enumerate(cases, start=1):
         caption = f"{case.title}: requests of all repeats that had their first token by then."
         drawing = Plot(f"first-tokens-{at}-{number}", caption, draw_first_tokens(case))

@@ -12,8 +12,9 @@ from reporting.inputs import Inputs
 from reporting.provenance import commands, provenance
 from reporting.reference import beside_ours
 from reporting.restore_section import restores
+from reporting.simulation import Simulation
 from reporting.simulation_sections import simulated, validated
-from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATION, VALIDATION, Missing
+from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATIONS, VALIDATION, Missing
 
 TITLE = "HiQCache: results"
 
@@ -37,12 +38,18 @@ def _sections(inputs: Inputs) -> Iterator[Section]:
 
 def _beside_runs(inputs: Inputs) -> Iterator[Section]:
     """Yield what is not made from runs alone."""
-    sweep, restore = inputs.simulation, inputs.restore
-    yield simulated(sweep, inputs.results) if sweep else _absent(SIMULATION)
+    sweeps, restore = _sweeps(inputs), inputs.restore
+    for missing, sweep in sweeps.items():
+        yield simulated(sweep, inputs.results) if sweep else _absent(missing)
     yield validated(inputs.validation) if inputs.validation else _absent(VALIDATION)
     yield restores(restore) if restore else _absent(RESTORE)
     yield capacity_section()
     yield distortion_section(inputs.distortion) if inputs.distortion else _absent(DISTORTION)
+
+
+def _sweeps(inputs: Inputs) -> dict[Missing, Simulation | None]:
+    given = {sweep.varied: sweep for sweep in inputs.simulations}
+    return {missing: given.get(varied) for varied, missing in SIMULATIONS.items()}
 
 
 def _absent(missing: Missing) -> Section:
@@ -53,7 +60,7 @@ def _absent(missing: Missing) -> Section:
 def _unmeasured(inputs: Inputs) -> Section:
     """Return the section of what needs a GPU, and of what was not given."""
     given = {
-        RESTORE: inputs.restore, DISTORTION: inputs.distortion, SIMULATION: inputs.simulation,
+        RESTORE: inputs.restore, DISTORTION: inputs.distortion, **_sweeps(inputs),
         VALIDATION: inputs.validation,
     }  # fmt: skip
     absent = [missing for missing, found in given.items() if found is None]

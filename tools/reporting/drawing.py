@@ -12,7 +12,7 @@ from xml.sax.saxutils import quoteattr
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from reporting.content import Plot
 from reporting.spread import Spread
@@ -47,6 +47,14 @@ def new_axes(x: str, y: str, height: float = HEIGHT) -> Axes:
             axis.set_major_formatter(FuncFormatter(_number))
         axes.spines[["top", "right"]].set_visible(False)
     return axes
+
+
+def double(axes: Axes) -> None:
+    """Let equal steps along the one axis be equal factors."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=TICKS))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(_number))
 
 
 def whiskers(axes: Axes, points: Sequence[tuple[float, Spread]], look: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""Hit rate against what is varied: what was measured, over what the simulation says."""
+"""Hit rate against what is varied, as it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
@@ -14,39 +14,35 @@ from reporting.spread import Spread
 from reporting.varied import Varied
 
 
-def draw_hits(
-    cases: Sequence[Case], curves: Mapping[str, Sequence[tuple[float, float]]], along: Varied
-) -> Figure:
-    """Return the drawing.
+def draw_hits(cases: Sequence[Case], along: Varied) -> Figure:
+    """Return the drawing: a line for each configuration, with whiskers over the repeats.
 
     Parameters
     ----------
     cases
-        What was measured: marks, with whiskers from the least to the largest repeat.
-    curves
-        What was simulated, by configuration: lines. Where there are none, lines join the marks.
+        What was measured.
     along
         What the one axis is of.
     """
     axes = new_axes(along.axis, "hit rate, %")
-    measured = dict.fromkeys(one.name for case in cases for one in case.configurations)
-    for name, look in looks({**measured, **dict.fromkeys(curves)}).items():
-        axes.plot([], [], **look)  # for the legend: one entry, of line and mark
-        if name in curves:
-            axes.plot(*zip(*curves[name], strict=True), **{**look, "marker": "", "label": ""})
-        if name in measured:
-            dashes = "" if curves else look["linestyle"]
-            whiskers(axes, _rates(cases, name, along), {**look, "linestyle": dashes, "label": ""})
+    for name, look in looks(names_of(cases)).items():
+        axes.plot([], [], **look)  # for the legend: without whiskers
+        whiskers(axes, rates(cases, name, along), {**look, "label": ""})
     axes.set(xlim=(0, None), ylim=(0, 100))
     return finished(axes)
 
 
-def _rates(cases: Sequence[Case], name: str, along: Varied) -> list[tuple[int, Spread]]:
+def names_of(cases: Sequence[Case]) -> dict[str, None]:
+    """Return the names of all configurations, each once."""
+    return dict.fromkeys(one.name for case in cases for one in case.configurations)
+
+
+def rates(cases: Sequence[Case], name: str, along: Varied) -> list[tuple[int, Spread]]:
     """Return the places and hit rates of a configuration."""
     found = []
     for case in cases:
         one = case.named(name)
         if one:
-            rates = [100 * rate for rate in one.values(HIT_RATE.of).values()]
-            found.append((along.of(case.setup.workload), Spread.of(rates)))
+            percent = [100 * rate for rate in one.values(HIT_RATE.of).values()]
+            found.append((along.of(case.setup.workload), Spread.of(percent)))
     return found

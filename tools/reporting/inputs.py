@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reporting.distortion import Distortion, load_distortion
 from reporting.restore import Restore, load_restore
 from reporting.runs import Results, load_runs
-from reporting.simulation import Simulation, Validation, load_simulation, load_validation
+from reporting.simulation import Simulation, Validation, load_simulations, load_validation
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Inputs:
     results: Results
     restore: Restore | None = None
     distortion: Distortion | None = None
-    simulation: Simulation | None = None
+    simulations: tuple[Simulation, ...] = ()
     validation: Validation | None = None
 
 
@@ -34,6 +34,6 @@ def load_inputs(given: Namespace) -> Inputs:
         Results(tuple(load_runs(given.results))),
         load_restore(given.restore) if given.restore else None,
         load_distortion(given.rate_distortion) if given.rate_distortion else None,
-        load_simulation(given.simulation) if given.simulation else None,
+        load_simulations(given.simulation or ()),
         load_validation(given.validation) if given.validation else None,
     )

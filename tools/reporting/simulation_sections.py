@@ -1,28 +1,41 @@
-"""What the simulator says of working sets, and how far it is from the engine."""
+"""What the simulator says of what is varied, and how far it is from the engine."""
 
 from __future__ import annotations
 
+from evidence.record import RAW
 from reporting.content import Block, Bullets, Plot, Section, Table, Text
-from reporting.hit_plot import draw_hits
-from reporting.runs import Case, Results
+from reporting.measures import three_digits
+from reporting.runs import Results
 from reporting.simulation import Compared, Simulation, Validation
+from reporting.simulation_plot import draw_simulated
 from reporting.spread import Spread
-from reporting.varied import WORKING_SET
+from reporting.unmeasured import SIMULATIONS
+from simulator.output import payoff_lines, scene_line
 
 
 def simulated(found: Simulation, results: Results) -> Section:
     """Return the section of a sweep, with what was measured of the same."""
-    measured: list[Case] = [case for case in results.cases if found.is_of(case)]
-    load, server = found.scene.workload, found.scene.server
+    measured = [case for case in results.cases if found.is_of(case)]
     words = (
-        f"Simulated, with the bytes of {found.model}: prefixes of {load.prefix_tokens:,} tokens, "
-        f"{load.prompts_per_group} requests from each, {load.concurrency} at a time; L1 "
-        f"{server.l1_tokens:,} tokens, raw L2 {found.l2_tokens:,} tokens; {server.write_policy}."
+        f"Simulated, with the bytes of {found.model}: {scene_line(found.scene, found.varied)}. "
+        f"Raw, the L2 holds {_raw_tokens(found)}."
     )
-    beside = "marks: measured" if measured else "nothing of the same sizes was measured"
-    caption = f"Hit rate against working set. Lines: simulated; {beside}."
-    plot = Plot("hit-rate-simulated", caption, draw_hits(measured, found.curves, WORKING_SET))
-    return Section("Hit rate by working set, simulated", (Text(words), plot))
+    beside = "full marks: measured" if measured else "nothing of the same sizes was measured"
+    caption = (
+        f"Hit rate against {found.axis.partition(',')[0]}. Lines: simulated; {beside}. Ceiling: "
+        "what a cache of any size could hit."
+    )
+    plot = Plot(f"hit-rate-simulated-{found.varied}", caption, draw_simulated(found, measured))
+    pays = Bullets(tuple(payoff_lines(found)))
+    return Section(SIMULATIONS[found.varied].what, (Text(words), plot, pays))
+
+
+def _raw_tokens(found: Simulation) -> str:
+    tokens = sorted({point.l2_tokens for point in found.line(RAW)})
+    if len(tokens) == 1:
+        return f"{tokens[0]:,} tokens"
+    low, high = (three_digits(bound / 1e6) for bound in (tokens[0], tokens[-1]))
+    return f"{low} to {high} million tokens"
 
 
 def validated(found: Validation) -> Section:

@@ -35,9 +35,23 @@ ON_A_GPU = (
     ),
 )
 RESTORE = Missing("Restoring a prefix against computing it", ("tools/experiment.py restore",))
-SIMULATION = Missing(
-    "What a cache of any size would hit", ("tools/simulate.py --output 8 --json FILE",)
-)
+#: By what is varied, in the order of the page.
+SIMULATIONS = {
+    "working-set": Missing(
+        "Hit rate by working set, simulated", ("tools/simulate.py --output 8 --json FILE",)
+    ),
+    "budget": Missing(
+        "Hit rate by budget, simulated", ("tools/simulate.py --sweep budget --json FILE",)
+    ),
+    "prefix": Missing(
+        "Hit rate by prefix length, simulated",
+        ("tools/simulate.py --sweep prefix --output 8 --json FILE",),
+    ),
+    "concurrency": Missing(
+        "Hit rate by concurrency, simulated",
+        ("tools/simulate.py --sweep concurrency --output 8 --json FILE",),
+    ),
+}
 VALIDATION = Missing(
     "How far the simulation is from what was measured",
     ("tools/simulate.py --validate RESULTS --json FILE",),

@@ -36,9 +36,11 @@ class Varied:
 
 
 WORKING_SET = Varied("working_set_tokens", "working set, tokens", "working set {:,} tokens")
+PREFIX = Varied("prefix_tokens", "prefix, tokens", "prefixes of {:,} tokens")
+CONCURRENCY = Varied("concurrency", "concurrency, requests", "{:,} requests at a time")
 _OTHERS = (
-    Varied("prefix_tokens", "prefix, tokens", "prefixes of {:,} tokens"),
-    Varied("concurrency", "concurrency, requests", "{:,} requests at a time"),
+    PREFIX,
+    CONCURRENCY,
     Varied("output_tokens", "answer, tokens", "answers of {:,} tokens"),
 )
 

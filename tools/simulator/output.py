@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 from rich import box
 from rich.console import Console
@@ -15,6 +16,14 @@ from formats.capacity_output import heading_of
 from simulator.sizes import Pools
 from simulator.sweep import UNITS, WORTH, Payoff, Scene, Sweep, payoffs
 from simulator.validation import TOLERATED, Compared
+
+#: Says values of what is varied.
+_SAID = {
+    "working-set": "{} times the raw L2",
+    "budget": "{} GB per rank",
+    "prefix": "prefixes of {} tokens",
+    "concurrency": "{} requests at a time",
+}
 
 
 def _console() -> Console:
@@ -40,8 +49,8 @@ def print_sweep(scene: Scene, pools: Pools, found: Sweep, details: bool) -> None
     if details:
         console.print(_sources(found))
         console.print(_moved(found))
-    for payoff in payoffs(found):
-        console.print(payoff_line(payoff))
+    for line in payoff_lines(found):
+        console.print(line)
     for reason in pools.refused:
         console.print(f"refused: {reason}")
 
@@ -53,6 +62,8 @@ def scene_line(scene: Scene, varied: str) -> str:
     groups = f"{w.groups} groups x {w.prompts_per_group}"
     if varied == "working-set":
         groups = f"groups of {w.prompts_per_group}"
+    elif varied == "budget":
+        groups = f"{w.working_set_tokens / 1e6:.3g} million tokens of prefixes, {groups}"
     elif varied == "prefix":
         groups = f"{w.working_set_tokens:,} tokens of prefixes, groups of {w.prompts_per_group}"
     parts = {
@@ -101,20 +112,33 @@ def _moved(found: Sweep) -> Table:
     return _table(headings, rows)
 
 
-def payoff_line(payoff: Payoff) -> str:
-    """Say where a format's extra tokens pay."""
+def payoff_lines(found: Sweep) -> Iterator[str]:
+    """Say where extra tokens pay and where no longer; formats whose L2s are alike share a line."""
+    told = {payoff.format: payoff for payoff in payoffs(found)}
+    for names in found.alike:
+        if names[0] in told:
+            yield f"{', '.join(names)}: {_payoff(told[names[0]], found)}"
+
+
+def _payoff(payoff: Payoff, found: Sweep) -> str:
     return (
-        f"{payoff.format}: at most {payoff.most:.1f} points above {RAW}, at {payoff.most_at:,g}; "
-        f"{WORTH:g} point or more {_between(payoff.pays_at)}; "
-        f"as near the ceiling {_between(payoff.full_at)}"
+        f"at most {payoff.most:.1f} points above {RAW}, {_at((payoff.most_at,), found)}; "
+        f"{WORTH:g} point or more {_at(payoff.pays_at, found)}; within {WORTH:g} point of the "
+        f"ceiling, where more pays no longer, {_at(payoff.full_at, found)}"
     )
 
 
-def _between(values: Sequence[float]) -> str:
-    if not values:
+def _at(chosen: Sequence[float], found: Sweep) -> str:
+    """Name values of a sweep, those in a row by their ends."""
+    if not chosen:
         return "nowhere"
-    ends = dict.fromkeys((values[0], values[-1]))
-    return "at " + " to ".join(f"{end:,g}" for end in ends)
+    spans = []
+    for is_chosen, row in groupby(sorted(found.values), lambda value: value in chosen):
+        if is_chosen:
+            values = list(row)
+            ends = dict.fromkeys((values[0], values[-1]))
+            spans.append(" to ".join(f"{end:,g}" for end in ends))
+    return "at " + _SAID[found.varied].format(" and ".join(spans))
 
 
 def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:

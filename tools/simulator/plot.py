@@ -50,22 +50,14 @@ def draw_sweep(found: Sweep, title: str) -> Figure:
         figure.subplots_adjust(left=0.1, right=0.78, top=0.9, bottom=0.12)
         axes.plot(found.values, found.ceilings, color="#999999", linewidth=4, alpha=0.4,
                   label="ceiling")  # fmt: skip
-        for look, (name, line) in zip(cycle(_LOOKS), _lines(found), strict=False):
-            _draw_line(axes, look, name, line)
+        for look, names in zip(cycle(_LOOKS), found.alike, strict=False):
+            _draw_line(axes, look, "\n".join(names), found.line(names[0]))
         _label(axes, UNITS[found.varied], title)
         if found.varied == "budget":
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, handlelength=4)
     return figure
-
-
-def _lines(found: Sweep) -> list[tuple[str, list[Point]]]:
-    """The lines, with the names of all formats whose L2s are alike."""
-    by_tokens: dict[tuple[int, ...], list[str]] = {}
-    for name in found.formats:
-        by_tokens.setdefault(tuple(p.l2_tokens for p in found.line(name)), []).append(name)
-    return [("\n".join(names), found.line(names[0])) for names in by_tokens.values()]
 
 
 def _draw_line(axes: Axes, look: tuple, name: str, line: Sequence[Point]) -> None:

@@ -131,6 +131,15 @@ class Sweep:
         """Formats, each once."""
         return list(dict.fromkeys(point.format for point in self.points))
 
+    @property
+    def alike(self) -> list[tuple[str, ...]]:
+        """Formats, those together whose L2s hold the same tokens at every value."""
+        by_tokens: dict[tuple[int, ...], tuple[str, ...]] = {}
+        for name in self.formats:
+            tokens = tuple(point.l2_tokens for point in self.line(name))
+            by_tokens[tokens] = (*by_tokens.get(tokens, ()), name)
+        return list(by_tokens.values())
+
     def line(self, name: str) -> list[Point]:
         """The points of a format."""
         return [point for point in self.points if point.format == name]
