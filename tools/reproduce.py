@@ -23,9 +23,13 @@ from patchstack.command import Parser, run
 from patchstack.errors import Exit, ToolError
 
 TOOLS = Path(__file__).resolve().parent
-#: Tokens of an answer, as the experiments have them.
-_ANSWER = ("--output", "8")
-_WORKING_SET = {"working-set": _ANSWER}
+#: The scale ``small`` of tools/experiment.py, in the simulation's words. Of Qwen3-8B one gigabyte
+#: is as many tokens.
+_SMALL = (
+    *("--size", "1", "--l1", "2048", "--prefix", "256", "--question", "4", "--output", "8"),
+    *("--chunk", "4096"),
+)
+_WORKING_SET = {"working-set": _SMALL}
 EXAMPLE = """\
 examples:
   tools/reproduce.py --quick          under ten minutes on two cores
@@ -97,8 +101,8 @@ def full(out: Path) -> Plan:
         {
             **_WORKING_SET,
             "budget": ("--sweep", "budget"),
-            "prefix": ("--sweep", "prefix", *_ANSWER),
-            "concurrency": ("--sweep", "concurrency", *_ANSWER),
+            "prefix": ("--sweep", "prefix", *_SMALL, "--at", "64", "128", "256", "512"),
+            "concurrency": ("--sweep", "concurrency", *_SMALL, "--at", "1", "4", "8", "16"),
         },
     )
 
