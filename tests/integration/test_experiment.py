@@ -94,8 +94,8 @@ def test_together_the_hit_rate_is_as_simulated(runs: Runs, name: str) -> None:
     run = runs[name, TOGETHER]
     found = compare(run)
     assert found.lowest - 4 <= found.engine <= found.highest + 4
-    other = replace(run, setup=replace(run.setup, l1_tokens=1_600))
-    assert compare(other).lowest - 4 > found.engine
+    ample = compare(replace(run, setup=replace(run.setup, l1_tokens=1_600)))
+    assert ample.lowest - 4 > found.engine or ample.simulated_restored < found.engine_restored
 
 
 def simulated(run: Record) -> Outcome:
