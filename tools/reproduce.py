@@ -26,7 +26,7 @@ TOOLS = Path(__file__).resolve().parent
 #: The scale ``small`` of tools/experiment.py, in the simulation's words. Of Qwen3-8B one gigabyte
 #: is as many tokens.
 _SMALL = (
-    *("--size", "1", "--l1", "2048", "--prefix", "256", "--question", "4", "--output", "8"),
+    *("--size", "1", "--l1", "2048", "--prefix", "256", "--question", "4", "--output", "4"),
     *("--chunk", "4096"),
 )
 _WORKING_SET = {"working-set": _SMALL}
