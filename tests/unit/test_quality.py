@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import quality
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hiqcache.codecs import codec_names
 from patchstack.errors import Exit, ToolError
 from serving.client import Reply
 from serving.l2 import usable_codecs
@@ -398,3 +400,16 @@ class TestCommand:
         error = refusal(lambda: usable_codecs(geometry, ["int9"]))
         assert error.exit_code == Exit.USAGE
         assert "unknown codec 'int9'" in str(error)
+
+
+class TestCommitted:
+    DOCS = Path(__file__).parents[2] / "docs"
+
+    def test_the_page_is_what_the_result_says(self):
+        document = read_document(self.DOCS / "quality.json")
+        assert (self.DOCS / "quality.md").read_text() == page(document) + "\n"
+
+    def test_every_codec_was_restored_often_enough(self):
+        codecs = read_document(self.DOCS / "quality.json")["codecs"]
+        assert set(codecs) == set(codec_names())
+        assert all(codec["restored"] >= 200 for codec in codecs.values())

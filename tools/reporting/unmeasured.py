@@ -38,18 +38,18 @@ RESTORE = Missing("Restoring a prefix against computing it", ("tools/experiment.
 #: By what is varied, in the order of the page.
 SIMULATIONS = {
     "working-set": Missing(
-        "Hit rate by working set, simulated", ("tools/simulate.py --output 8 --json FILE",)
+        "Hit rate by working set, simulated", ("tools/simulate.py --output 4 --json FILE",)
     ),
     "budget": Missing(
         "Hit rate by budget, simulated", ("tools/simulate.py --sweep budget --json FILE",)
     ),
     "prefix": Missing(
         "Hit rate by prefix length, simulated",
-        ("tools/simulate.py --sweep prefix --output 8 --json FILE",),
+        ("tools/simulate.py --sweep prefix --output 4 --json FILE",),
     ),
     "concurrency": Missing(
         "Hit rate by concurrency, simulated",
-        ("tools/simulate.py --sweep concurrency --output 8 --json FILE",),
+        ("tools/simulate.py --sweep concurrency --output 4 --json FILE",),
     ),
 }
 VALIDATION = Missing(
