@@ -84,3 +84,14 @@ def test_padding_is_told_as_it_is() -> None:
     text = " ".join(README.split())
     told = "8 KV heads × 128 on a rank need no padding in pages of 16 tokens (INT8: of 8)"  # noqa: RUF001
     assert f"{told}, one head in pages of 128, and neither in their multiples" in text
+
+
+def test_the_logprob_differences_are_the_committed_ones() -> None:
+    codecs = json.loads((ROOT / "docs" / "quality.json").read_text("utf-8"))["codecs"]
+    _, _, told = README.partition("the mean difference of a token's logprob")
+    sentence = " ".join(told.partition("([docs/quality.md]")[0].split())
+    shown = re.findall(r"(0\.\d{3})(?: nats)? with `([a-z0-9-]+)`", sentence)
+    assert len(shown) == len(codecs)
+    assert {name: value for value, name in shown} == {
+        name: f"{codec['figures']['mean']['value']:.3f}" for name, codec in codecs.items()
+    }
