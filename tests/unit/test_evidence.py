@@ -338,6 +338,8 @@ s_count 2
 s_sum 1.5
 # TYPE g gauge
 g 7
+# TYPE unknown gauge
+unknown NaN
 """
 
     def test_samples_of_one_metric(self):

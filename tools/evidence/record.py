@@ -232,7 +232,7 @@ class Record(Hits):
     def write(self, folder: Path) -> Path:
         """Write it into a folder and return the file."""
         file = folder / self.name
-        write_file(file, json.dumps(asdict(self), indent=1))
+        write_file(file, json.dumps(asdict(self), indent=1, allow_nan=False))
         return file
 
 

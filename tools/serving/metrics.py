@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
@@ -84,12 +85,15 @@ class Snapshot:
 
 
 def snapshot(text: str) -> Snapshot:
-    """Read everything in a server's ``/metrics`` but the buckets of its histograms."""
+    """Read everything in a server's ``/metrics`` but the buckets of its histograms.
+
+    A value that is not a number says that there is none.
+    """
     found: dict[str, dict[str, float]] = {"counter": {}, "gauge": {}}
     for family in text_string_to_metric_families(text):
         kind = found["gauge" if family.type == "gauge" else "counter"]
         for sample in family.samples:
-            if "le" not in sample.labels:
+            if "le" not in sample.labels and not math.isnan(sample.value):
                 name = _told_apart(sample.name, sample.labels)
                 kind[name] = kind.get(name, 0.0) + sample.value
     return Snapshot(found["counter"], found["gauge"])
