@@ -169,8 +169,10 @@ def _row(client: Client, name: str, prefix: int, lengths: Lengths) -> Row:
     tries = [_try(client, number, prefix, lengths) for number in range(lengths.repeats)]
     counted = [found for *_, found in tries]
 
-    def median(counter: str) -> float:
-        return statistics.median(found.get(counter, 0.0) for found in counted)
+    def median(counter: str) -> float | None:
+        """What a repetition counted, or None where the server has no such counter."""
+        values = [found[counter] for found in counted if counter in found]
+        return statistics.median(values) if values else None
 
     load, decode, encode = median(_LOAD), median(_DECODE), median(_ENCODE)
     return Row(
@@ -178,8 +180,12 @@ def _row(client: Client, name: str, prefix: int, lengths: Lengths) -> Row:
         prefix,
         tuple(cold.seconds for cold, _, _ in tries),
         tuple(restored.seconds for _, restored, _ in tries),
-        {"move_s": load - decode if load else None, "decode_s": decode, "encode_s": encode},
-        round(median(_LOADED_BYTES)),
+        {
+            "move_s": load - (decode or 0.0) if load else None,
+            "decode_s": decode,
+            "encode_s": encode,
+        },
+        round(median(_LOADED_BYTES) or 0),
     )
 
 
