@@ -323,6 +323,9 @@ def test_decoding_is_weighed_where_it_was_timed(tmp_path: Path) -> None:
     page = page_of(synthetic_run(workload=SMALL), restore=found)
     restored, weighed = rows_of(page, "int8, 512 tokens")
     one = next(one for one in break_evens(found) if one.prefix_tokens == 512)
+    rows = {row.configuration: row for row in found.rows if row.prefix_tokens == 512}
+    times = median(rows["int8"].ttft_s) / median(rows["raw"].ttft_s)
+    assert restored[3] == three_digits(times)
     assert weighed[1] == three_digits(one.bandwidth / 1e9) != restored[1]
     assert len(rows_of(page, "raw, 512 tokens")) == 1
     untimed = synthetic_restore()
