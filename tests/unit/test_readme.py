@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
 
+from evidence.record import NO_L2, RAW, read_records
 from formats.capacity import Capacity, Deployment, capacity
 from formats.catalogue import built_in
 from formats.models import PRESETS
@@ -95,3 +97,17 @@ def test_the_logprob_differences_are_the_committed_ones() -> None:
     assert {name: value for value, name in shown} == {
         name: f"{codec['figures']['mean']['value']:.3f}" for name, codec in codecs.items()
     }
+
+
+def test_the_hit_rates_are_those_of_the_committed_runs() -> None:
+    shown = {row[0]: row[1:] for row in table("| no L2 | raw BF16 L2 | INT8 L2")}
+    runs = [run for run in read_records([ROOT / "results/runs/equal-bytes"]) if not run.invalid]
+    for column, name in enumerate((NO_L2, RAW, "int8")):
+        found = [run for run in runs if run.setup.configuration == name]
+        assert f"Medians of {len(found)} repeats" in README
+        rate = median(run.hit_rate for run in found)
+        assert shown["hit rate"][column] == f"{rate:.1%}".replace("%", " %")
+        restored = median(run.host_tokens for run in found)
+        assert shown["tokens restored from L2"][column] == f"{restored:,}"
+        if pool := found[0].pool:
+            assert shown["L2 capacity, tokens"][column] == f"{pool.slots:,}"
