@@ -3,9 +3,9 @@
 The scale ``full`` is the one at which the effect of an INT8 L2 was first published, in tokens: an
 L1 of 16,384, 32 prefixes of 2,048, four prompts of each, eight at a time, and an L2 of 8 GB for
 Qwen3-8B, which is 2 GB for a model with a quarter of its layers. Lengths of questions and answers
-were not published. Of questions of 32, 64 and 112 tokens that were simulated, 32 came nearest to the
-published hit rates and was taken; answers have 4, since a CPU is slow to decode. ``small`` is an
-eighth of all but the answers.
+were not published. Of questions of 32, 64 and 112 tokens that were simulated, 32 came nearest to
+the published hit rates and was taken; answers have 4, since a CPU is slow to decode. ``small`` is
+an eighth of all but the answers.
 """
 
 from __future__ import annotations
