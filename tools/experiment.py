@@ -10,9 +10,8 @@ Exit codes: 0 done, 1 a run cannot be used or a server failed, 2 usage.
 
 from __future__ import annotations
 
-import signal
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from patchstack.command import Parser, run
+from patchstack.command import Parser, at_least_one, run
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ examples:
   tools/experiment.py restore
 """
 RESTORE = "restore"
-
-
-def at_least_one(text: str) -> int:
-    """Read a count."""
-    if (value := int(text)) < 1:
-        raise ArgumentTypeError("it has to be at least 1")
-    return value
 
 
 def parser() -> Parser:
@@ -147,9 +139,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if not given.dry_run:
             refuse_unpatched("reproduce")
-        # What ends a job ends it as Ctrl-C does: with the server stopped.
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
         with on_standard_error() as progress:
             progress.stage("preparing the model")
             model = given.model.absolute() if given.model else random_model(Context.default().cache)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from patchstack.command import Parser, run
+from patchstack.command import Parser, at_least_one, run
 from patchstack.errors import Exit, ToolError
 from serving.delivery import add_json_option, deliver, refuse_unwritable, write_file
 
@@ -45,13 +45,6 @@ package is not the expected one
 INSTALL = "pip install numpy rich prometheus-client"
 FULL, QUICK = 220, 12
 PREFIX_TOKENS = 384
-
-
-def at_least_one(text: str) -> int:
-    """Read a count."""
-    if (value := int(text)) < 1:
-        raise ArgumentTypeError("it has to be at least 1")
-    return value
 
 
 def parser() -> Parser:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from evidence.bench import bench_command, run_bench
 from evidence.cases import Case, Scale, Visit
@@ -124,10 +125,10 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress) -> 
     ToolError
         If the folder has runs that are not of this experiment, before anything is run.
     """
-    visits, first = list(experiment.case.visits(experiment.scale)), 0
+    here, first = same_code(provenance()), 0
     places = []
-    for visit in visits:
-        places.append((visit, first, _written(experiment, visit, first, folder)))
+    for visit in experiment.case.visits(experiment.scale):
+        places.append((visit, first, _written(experiment, visit, first, folder, here)))
         first += len(visit.workloads)
     files: list[Path] = []
     for visit, first, found in places:
@@ -139,9 +140,11 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress) -> 
     return files
 
 
-def _written(experiment: Experiment, visit: Visit, first: int, folder: Path) -> list[Path]:
+def _written(
+    experiment: Experiment, visit: Visit, first: int, folder: Path, here: tuple[Any, ...]
+) -> list[Path]:
     """Return the usable runs of a visit that are there, at most one for each workload."""
-    here, found = same_code(provenance()), []
+    found = []
     for position, workload in enumerate(visit.workloads, first):
         for file in folder.glob(f"{position:03}-*.json"):
             if file.stem.endswith(INVALID):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evidence.record import NO_L2, RAW
 from patchstack.errors import Exit, ToolError
-from serving.l2 import L2, NO_CODEC, DevicePool, stored_bytes
+from serving.l2 import L2, NO_CODEC, DevicePool
 
 if TYPE_CHECKING:
     from hiqcache.geometry import KVGeometry
@@ -25,7 +25,7 @@ def l2_of_bytes(
     A budget of whole decimal gigabytes, to a token, is given as ``--hicache-size``, as an operator
     would.
     """
-    from hiqcache.capacity import GIGABYTE, ratio_for_bytes
+    from hiqcache.capacity import GIGABYTE
 
     if configuration == NO_L2:
         return None
@@ -33,9 +33,7 @@ def l2_of_bytes(
     gigabytes = round(budget / GIGABYTE)
     if abs(budget - gigabytes * GIGABYTE) < geometry.bytes_per_token:
         return L2.by_size(codec, gigabytes, geometry, write_policy)
-    token = stored_bytes(codec, geometry)
-    ratio = ratio_for_bytes(budget, token, device.tokens, device.page_size)
-    return L2.by_ratio(codec, ratio, device, write_policy)
+    return L2.by_bytes(codec, budget, geometry, device, write_policy)
 
 
 def l2_of_tokens(

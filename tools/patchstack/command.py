@@ -73,6 +73,13 @@ class Parser(argparse.ArgumentParser):
         self.flag("--json", help=f"print the {what} as JSON")
 
 
+def at_least_one(text: str) -> int:
+    """Read a count, as the ``type`` of an option."""
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("it has to be at least 1")
+    return value
+
+
 @dataclass(frozen=True)
 class Call:
     """What a tool was called with.

@@ -60,6 +60,22 @@ class L2:
         return cls(codec, ("--hicache-ratio", repr(ratio)), tokens, write_policy)
 
     @classmethod
+    def by_bytes(
+        cls,
+        codec: str,
+        budget: int,
+        geometry: KVGeometry,
+        device: DevicePool,
+        write_policy: str = WRITE_THROUGH,
+    ) -> L2:
+        """Return one of so many bytes, but for less than a page."""
+        from hiqcache.capacity import ratio_for_bytes
+
+        token = stored_bytes(codec, geometry)
+        ratio = ratio_for_bytes(budget, token, device.tokens, device.page_size)
+        return cls.by_ratio(codec, ratio, device, write_policy)
+
+    @classmethod
     def by_size(
         cls, codec: str, gigabytes: int, geometry: KVGeometry, write_policy: str = WRITE_THROUGH
     ) -> L2:
@@ -123,14 +139,8 @@ def equal_l2s(
     device
         The device cache.
     """
-    from hiqcache.capacity import ratio_for_bytes
-
     budget = raw_tokens * geometry.bytes_per_token
-
-    def of(name: str) -> L2:
-        token = stored_bytes(name, geometry)
-        return L2.by_ratio(
-            name, ratio_for_bytes(budget, token, device.tokens, device.page_size), device
-        )
-
-    return of(NO_CODEC), of(codec)
+    return (
+        L2.by_bytes(NO_CODEC, budget, geometry, device),
+        L2.by_bytes(codec, budget, geometry, device),
+    )
