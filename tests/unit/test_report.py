@@ -318,6 +318,13 @@ def test_gains_of_restores_are_claimed_by_the_same_rule(tmp_path: Path) -> None:
     assert rows_of(page, "raw, 4,096 tokens")[0][2].startswith("+")
 
 
+def test_a_run_that_was_done_again_is_not_there_twice(tmp_path: Path) -> None:
+    good = synthetic_run("int8", 2, workload=SMALL)
+    bad = replace(good, position=good.position - 1, invalid="it was disturbed")
+    write_runs(tmp_path, [bad, good])
+    assert [run.invalid for run in load_runs([tmp_path])] == ["it was disturbed", None]
+
+
 def test_decoding_is_weighed_where_it_was_timed(tmp_path: Path) -> None:
     found = load_restore(write_json(tmp_path / "r", synthetic_restore()))
     page = page_of(synthetic_run(workload=SMALL), restore=found)

@@ -34,6 +34,7 @@ def test_sweeps_are_simulated_at_the_scale_at_which_they_are_run():
     assert (given.l1, given.prefix, given.question) == (
         SMALL.l1_tokens, w.prefix_tokens, w.question_tokens
     )  # fmt: skip
+    assert (given.page_size, given.chunk) == (SMALL.page_size, 4096)
     assert (given.output, given.concurrency) == (w.output_tokens, w.concurrency)
     found = capacity(Deployment("m", PRESETS["qwen3-8b"], 1, 1), "none", [given.size])
     assert found.filled[0].tokens == SMALL.l2_tokens
