@@ -306,11 +306,10 @@ class TestPoolReport:
             kv_buffer=[torch.zeros(32, 8), torch.zeros(32, 4)],
             page_size=16,
             layout="page_first",
-            device_capacity_tokens=64,
         )
         file = tmp_path / "report"
         monkeypatch.setenv("HIQCACHE_POOL_REPORT", str(file))
-        entry = SimpleNamespace(host_pool=host_pool)
+        entry = SimpleNamespace(host_pool=host_pool, device_pool=SimpleNamespace(size=64))
         probe.report(None, SimpleNamespace(), [entry])
         assert read_pool_report(file) == PoolReport(
             "HostPool", 32, 48, 32 * 48, 16, "page_first", 64

@@ -3,7 +3,8 @@
 SGLang finds it by the entry point in the ``dist-info`` folder beside it, so it is enough to put
 this folder on the server's import path. Every host pool that a cache is made of appends one line of
 JSON to the file that ``HIQCACHE_POOL_REPORT`` names. It reads what every pool has, raw or encoded,
-once the pool is made: an encoded one counts rows, not tokens, while it allocates its memory.
+in every supported release, once the pool is made: an encoded one counts rows, not tokens, while it
+allocates its memory.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def _storage_bytes(buffers: torch.Tensor | Sequence[torch.Tensor]) -> int:
     return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
 
 
-def describe(pool: Any) -> dict[str, Any]:
-    """Return the figures of a host pool."""
+def describe(entry: Any) -> dict[str, Any]:
+    """Return the figures of a host pool, and the capacity of the device pool that it serves."""
+    pool = entry.host_pool
     return {
         "pool": type(pool).__name__,
         "slots": pool.size,
@@ -34,7 +36,7 @@ def describe(pool: Any) -> dict[str, Any]:
         "nbytes": _storage_bytes(pool.kv_buffer),
         "page_size": pool.page_size,
         "layout": pool.layout,
-        "device_tokens": pool.device_capacity_tokens,
+        "device_tokens": entry.device_pool.size,
     }
 
 
@@ -42,7 +44,7 @@ def report(result: None, group: Any, entries: Sequence[Any]) -> None:
     """Append the figures of a group's pools; SGLang calls this after it has made the group."""
     with Path(os.environ["HIQCACHE_POOL_REPORT"]).open("a", encoding="utf-8") as file:
         for entry in entries:
-            file.write(json.dumps(describe(entry.host_pool)) + "\n")
+            file.write(json.dumps(describe(entry)) + "\n")
 
 
 def install() -> None:
