@@ -172,7 +172,6 @@ def test_a_run_that_does_what_the_simulator_does_agrees() -> None:
     for compared in validate([record(0, NO_L2), record(400)]):
         assert compared.difference == 0 and compared.agrees
         assert compared.simulated_restored == compared.engine_restored
-        assert compared.lowest <= compared.simulated <= compared.highest
 
 
 def test_a_run_with_another_l2_does_not() -> None:

@@ -16,6 +16,7 @@ module                    what lives there
 ``drawing``               what all drawings have in common, and their SVG
 ``hit_plot``              hit rate against what is varied
 ``simulation_plot``       the same, as it is simulated
+``validation_plot``       what the engine hit against its simulation
 ``ttft_plot``             distributions of times to first token
 ``restore_plot``          time to first token against prefix length
 ``distortion_plot``       rate against distortion

@@ -10,6 +10,7 @@ from reporting.simulation import Compared, Simulation, Validation
 from reporting.simulation_plot import draw_simulated
 from reporting.spread import Spread
 from reporting.unmeasured import SIMULATIONS
+from reporting.validation_plot import draw_validation
 from simulator.output import payoff_lines, scene_line
 
 
@@ -45,7 +46,12 @@ def validated(found: Validation) -> Section:
         f"points of hit rate that the simulation is above it. {len(found.off)} of "
         f"{len(found.runs)} runs differ by more than {found.tolerated:g}."
     )
-    blocks: list[Block] = [Text(words), _table(found)]
+    caption = (
+        "Hit rate of each run: simulated against measured. On the line they are the same; between "
+        f"the dashed ones they differ by up to {found.tolerated:g} points."
+    )
+    plot = Plot("validation", caption, draw_validation(found))
+    blocks: list[Block] = [Text(words), plot, _table(found)]
     if found.off:
         blocks.append(Bullets(tuple(map(_line, found.off))))
     return Section("Simulation against the engine", tuple(blocks))

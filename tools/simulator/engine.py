@@ -1,9 +1,11 @@
 """The scheduler's passes, and clients that each send their next request when one is answered.
 
 The rules are those of ``managers/scheduler.py``, whose lines are named. Where the order of events
-depends on time it is this one: a pass takes as long as any other; a request reaches the scheduler
-one pass after the answer that it waited for, unless told otherwise; a scheduler that has nothing to
-do starts with the first request that comes, and those that come with it wait for the next pass.
+depends on time it is this one: the scheduler takes requests in at the beginning of a pass and sends
+answers at its end, so that the way of an answer to the client and of its next request to the
+scheduler ends during the next pass, and that request joins the one after it; a scheduler that has
+nothing to compute goes on with the first request that comes, and those that come with it wait for
+the next pass.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from simulator.job import Job
 from simulator.outcome import Outcome, Served
 from simulator.server import TOUCH_INTERVAL, TOUCHED, Server
 from simulator.trace import Ask
+
+#: From the end of the pass that sends an answer to the one that the client's next request joins.
+_PASSES_TO_NEXT = 2
 
 
 class DoesNotFitError(ValueError):
@@ -44,20 +49,15 @@ class Engine:
         Requests in the order in which they are sent.
     concurrency
         Requests under way at a time.
-    delay
-        Passes from an answer to the request that waited for it.
     """
 
-    def __init__(
-        self, server: Server, trace: Sequence[Ask], concurrency: int, delay: int = 1
-    ) -> None:
-        if concurrency < 1 or delay < 1:
-            raise ValueError(f"a concurrency of {concurrency}, a delay of {delay} passes")
+    def __init__(self, server: Server, trace: Sequence[Ask], concurrency: int) -> None:
+        if concurrency < 1:
+            raise ValueError(f"a concurrency of {concurrency}")
         self._server = server
         self.cache = Cache(server)
         self._jobs = [Job(number, ask, ask.tokens(number)) for number, ask in enumerate(trace)]
         self._unsent = deque(self._jobs)
-        self._delay = delay
         self._due = deque([0] * concurrency)
         self._waiting: list[Job] = []
         self._running: list[Job] = []
@@ -101,8 +101,8 @@ class Engine:
             self._refuse_standstill()
 
     def _arrive(self) -> None:
-        """Let requests in, and only one if there is nothing else to do."""
-        busy = self._waiting or self._running or self._chunked or self._last
+        """Let requests in, and only one if nothing is computed."""
+        busy = self._running or self._chunked or self._last
         while self._unsent and self._due and self._due[0] <= self.cache.now:
             self._waiting.append(self._unsent.popleft())
             self._due.popleft()
@@ -263,7 +263,7 @@ class Engine:
         self._release(job)
         job.in_flight = False
         self._unanswered -= 1
-        self._due.append(self.cache.now + self._delay)
+        self._due.append(self.cache.now + _PASSES_TO_NEXT)
 
     def _release(self, job: Job) -> None:
         """Take back what of a request is not the tree's (``mem_cache/common.py:400``)."""
@@ -300,11 +300,6 @@ class Engine:
         )
 
 
-def simulate(
-    server: Server,
-    trace: Sequence[Ask],
-    concurrency: int,
-    delay: int = 1,
-) -> Outcome:
+def simulate(server: Server, trace: Sequence[Ask], concurrency: int) -> Outcome:
     """Serve a trace and return what came of it: :class:`Engine`."""
-    return Engine(server, trace, concurrency, delay).run()
+    return Engine(server, trace, concurrency).run()

@@ -157,16 +157,12 @@ def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:
 
 def print_validation(found: Sequence[Compared], unusable: int) -> None:
     """Print each run beside its simulation."""
-    headings = (
-        "run", "L2", "simulated, %", "by timing", "engine, %", "points", "restored",
-        "by the engine",
-    )  # fmt: skip
+    headings = ("run", "L2", "simulated, %", "engine, %", "points", "restored", "by the engine")
     rows = [
         (
             c.name,
             c.configuration,
             f"{c.simulated:.2f}",
-            f"{c.lowest:.1f} to {c.highest:.1f}",
             f"{c.engine:.2f}",
             f"{c.difference:+.2f}{'' if c.agrees else ' !'}",
             f"{c.simulated_restored:,}",
@@ -180,7 +176,6 @@ def print_validation(found: Sequence[Compared], unusable: int) -> None:
     for name in dict.fromkeys(c.configuration for c in found):
         off_by = [c.difference for c in found if c.configuration == name]
         console.print(f"{name}: {sum(off_by) / len(off_by):+.2f} points on average")
-    console.print("by timing: with other times from an answer to the next request")
     console.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
     if unusable:
         console.print(f"{unusable} runs say of themselves that they cannot be used")

@@ -13,10 +13,6 @@ from simulator.trace import recorded
 #: Points of hit rate by which a run may differ.
 TOLERATED = 2.0
 
-#: Passes from an answer to the next request. A client's way back takes time that is not modelled:
-#: by how much these differ is what a run's hit rate owes to it.
-DELAYS = (1, 2, 4, 8)
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -25,13 +21,11 @@ class Compared:
     Parameters
     ----------
     name
-        The run's file.
+        The run's experiment and file.
     configuration
         ``none``, ``raw`` or a codec.
     simulated, engine
         Percent of the prompts' tokens that were not computed.
-    lowest, highest
-        Of the simulation, with each of :data:`DELAYS`; the first is ``simulated``.
     simulated_restored, engine_restored
         Tokens that L2 gave back.
     """
@@ -40,8 +34,6 @@ class Compared:
     configuration: str
     simulated: float
     engine: float
-    lowest: float
-    highest: float
     simulated_restored: int
     engine_restored: int
 
@@ -85,17 +77,13 @@ def _option(command: Sequence[str], name: str) -> str | None:
 def compare(record: Record) -> Compared:
     """Simulate the requests of a run on its server."""
     server, trace = server_of(record), recorded(record)
-    concurrency = record.setup.workload.concurrency
-    outcomes = [simulate(server, trace, concurrency, delay) for delay in DELAYS]
-    rates = [100 * outcome.hit_rate for outcome in outcomes]
+    outcome = simulate(server, trace, record.setup.workload.concurrency)
     return Compared(
-        record.name,
+        f"{record.setup.experiment}/{record.name}",
         record.setup.configuration,
-        simulated=rates[0],
+        simulated=100 * outcome.hit_rate,
         engine=100 * record.hit_rate,
-        lowest=min(rates),
-        highest=max(rates),
-        simulated_restored=outcomes[0].host_tokens,
+        simulated_restored=outcome.host_tokens,
         engine_restored=record.host_tokens,
     )
 
