@@ -76,7 +76,7 @@ def synthetic_run(
     tokens = l2_tokens(configuration)
     pool = Pool(tokens, tokens * BYTES[configuration], BYTES[configuration]) if tokens else None
     setup = Setup(
-        experiment, configuration, "bytes" if tokens else "none", L1_TOKENS, 64, tokens,
+        experiment, configuration, "bytes", L1_TOKENS, 64, tokens,
         "write_through", "synthetic-135m", workload,
     )  # fmt: skip
     position = repeat * 10 + (repeat + len(configuration)) % 10
@@ -99,6 +99,7 @@ def synthetic_run(
         seconds=workload.requests * 0.9 * slowness * (1.4 - float(found)),
         requests=requests,
         log_tail=("The server is fired up and ready to roll!",),
+        l2_use=(0.0, float(tokens)) if tokens else (),
     )  # fmt: skip
 
 

@@ -81,6 +81,7 @@ def a_record(**changes) -> Record:
         seconds=2.0,
         requests=REQUESTS,
         log_tail=("last",),
+        l2_use=(8.0, 40.0),
     )
     return Record(**{**parts, **changes})
 
@@ -99,6 +100,13 @@ class TestRecord:
         file = a_record().write(tmp_path)
         assert file.name == "003-int8-1.json"
         assert read_record(file) == a_record()
+
+    def test_an_earlier_one_has_no_readings(self, tmp_path):
+        file = a_record().write(tmp_path)
+        found = json.loads(file.read_text())
+        del found["l2_use"]
+        file.write_text(json.dumps(found))
+        assert read_record(file) == a_record(l2_use=())
 
     def test_one_that_cannot_be_used_says_so_in_its_name(self, tmp_path):
         assert a_record(invalid="why").write(tmp_path).name == "003-int8-1-INVALID.json"
@@ -202,11 +210,9 @@ class TestSizing:
 
 
 class TestValidity:
-    GAUGES = {"sglang:hicache_host_used_tokens": 40.0}  # noqa: RUF012
-
     def why(self, **changes):
-        parts = dict(workload=WORKLOAD, pool=POOL, requests=REQUESTS, counted=COUNTED)
-        return why_invalid(**{**parts, "gauges": self.GAUGES, **changes})
+        parts = dict(workload=WORKLOAD, pool=POOL, requests=REQUESTS, counted=COUNTED, held=64.0)
+        return why_invalid(**{**parts, **changes})
 
     def test_a_run_that_can_be_used(self):
         assert self.why() is None
@@ -224,7 +230,7 @@ class TestValidity:
                 {"requests": (*REQUESTS, replace(REQUESTS[2]))},
                 "requests had 32 device tokens and SGLang counted 16",
             ),
-            ({"gauges": {"sglang:hicache_host_used_tokens": 65.0}}, "holds 65"),
+            ({"held": 65.0}, "held 65"),
             ({"requests": (*REQUESTS, replace(REQUESTS[0], output_tokens=2))}, "other lengths"),
         ],
     )

@@ -282,8 +282,9 @@ def test_the_reference_stands_beside_ours() -> None:
 
 def test_the_l2_has_its_use_and_what_was_dropped_for_which_reason() -> None:
     page = page_of(*synthetic_runs(workload=replace(WORKLOAD, groups=48)))
-    assert rows_of(page, "used, tokens") == [["-", "11,781", "22,680"]]
-    assert rows_of(page, "used, % of capacity") == [["-", "98.4", "98.4"]]
+    assert rows_of(page, "used at the end, tokens") == [["-", "11,781", "22,680"]]
+    assert rows_of(page, "used at the end, % of capacity") == [["-", "98.4", "98.4"]]
+    assert rows_of(page, "used at most, tokens") == [["-", "11,968", "23,040"]]
     assert rows_of(page, "hicache dropped, host pressure, tokens") == [["-", "8,298", "4,608"]]
     assert rows_of(page, "evicted, tokens") == [["60,000", "60,000", "60,000"]]
 

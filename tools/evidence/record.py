@@ -86,7 +86,7 @@ class Setup:
     configuration
         ``none`` (no L2), ``raw`` (SGLang's own) or a codec's name.
     sizing
-        ``bytes`` or ``tokens``: what the L2s of an experiment have in common; or ``none``.
+        ``bytes`` or ``tokens``: what the L2s of an experiment have in common.
     l1_tokens, page_size
         Device cache.
     l2_tokens
@@ -193,6 +193,9 @@ class Record(Hits):
         How far each of SGLang's ``/metrics`` counters went on while the workload was served.
     gauges
         SGLang's gauges when it had been served.
+    l2_use
+        Tokens in L2, read each second while it was served. There are none without an L2, and of
+        earlier runs.
     seconds
         Wall time of the measured phase.
     requests
@@ -217,6 +220,7 @@ class Record(Hits):
     requests: tuple[Request, ...]
     log_tail: tuple[str, ...]
     schema: int = field(default=SCHEMA)
+    l2_use: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:
@@ -258,7 +262,8 @@ def read_record(file: Path) -> Record:
 
 
 def _record(found: dict[str, Any]) -> Record:
-    known = {item.name for item in fields(Record)}
+    later = {"l2_use"} - found.keys()
+    known = {item.name for item in fields(Record)} - later
     setup = found["setup"]
     requests = [
         Request(**{**request, "itl_s": tuple(request["itl_s"])}) for request in found["requests"]
@@ -269,7 +274,7 @@ def _record(found: dict[str, Any]) -> Record:
         "limits": Limits(**found["limits"]),
         "requests": tuple(requests),
     }
-    for name in ("server_command", "bench_command", "log_tail"):
+    for name in known & {"server_command", "bench_command", "log_tail", "l2_use"}:
         parts[name] = tuple(found[name])
     return Record(**{**{name: found[name] for name in known}, **parts})
 

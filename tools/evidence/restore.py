@@ -200,6 +200,7 @@ def _try(
     cold = client.complete(prompt)
     for other in range(1, lengths.l1_tokens // _FILLER_TOKENS + 2):
         client.complete(random_prompt((lengths.repeats + 1) * other + number, _FILLER_TOKENS))
+    settled_metrics(client)  # no backup of theirs is still under way
     restored = client.complete(prompt)
     if cold.cached_tokens or restored.device_tokens or restored.host_tokens < prefix:
         raise ToolError(

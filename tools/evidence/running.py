@@ -25,6 +25,7 @@ from evidence.record import (
     read_record,
 )
 from evidence.sizing import l2_of_bytes, l2_of_tokens
+from evidence.watching import USED, l2_watched
 from patchstack.errors import Exit, ToolError
 from serving.client import Client
 from serving.l2 import L2, DevicePool
@@ -43,7 +44,6 @@ _COUNTED = {
     "device_tokens": 'sglang:cached_tokens_total{cache_source="device"}',
 }
 _BACKED_UP = "sglang:hicache_backup_tokens_total"
-_USED = "sglang:hicache_host_used_tokens"
 
 
 @dataclass(frozen=True)
@@ -177,15 +177,17 @@ def _serve(
             command = bench_command(launch.url, experiment.model, workload, at)
             warm_up(client, workload, experiment.device)
             before = snapshot(settled_metrics(client))
-            benched = run_bench(command, launch.environment, workload, at)
+            with l2_watched(client) as l2_use:
+                benched = run_bench(command, launch.environment, workload, at)
             after = snapshot(settled_metrics(client))
             counted = after.counted_since(before)
+            held = max([*l2_use, after.gauges.get(USED, 0.0)])
             yield Record(
                 setup=setup,
                 repeat=visit.repeat,
                 position=first + number,
                 started=started,
-                invalid=why_invalid(workload, pool, benched.requests, counted, after.gauges),
+                invalid=why_invalid(workload, pool, benched.requests, counted, held),
                 provenance=environment,
                 server_command=launch.command,
                 bench_command=command,
@@ -193,6 +195,7 @@ def _serve(
                 limits=limits,
                 counters=counted,
                 gauges=after.gauges,
+                l2_use=tuple(l2_use),
                 seconds=benched.seconds,
                 requests=benched.requests,
                 log_tail=tuple(launch.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]),
@@ -257,7 +260,7 @@ def why_invalid(
     pool: Pool | None,
     requests: Sequence[Request],
     counted: Mapping[str, float],
-    gauges: Mapping[str, float],
+    held: float,
 ) -> str | None:
     """Return why a run cannot be used, or None.
 
@@ -269,8 +272,10 @@ def why_invalid(
         The server's host cache, or None.
     requests
         What came of it.
-    counted, gauges
+    counted
         The server's own figures.
+    held
+        The most tokens that its L2 held at any reading.
     """
     lengths = {(request.prompt_tokens, request.output_tokens) for request in requests}
     if lengths != {(workload.prompt_tokens, workload.output_tokens)}:
@@ -280,9 +285,8 @@ def why_invalid(
         counts = counted.get(counter, 0)
         if told != counts:
             return f"requests had {told} {name.replace('_', ' ')} and SGLang counted {counts:.0f}"
-    used = gauges.get(_USED, 0)
-    if pool and used > pool.slots:
-        return f"an L2 of {pool.slots} tokens holds {used:.0f}"
+    if pool and held > pool.slots:
+        return f"an L2 of {pool.slots} tokens held {held:.0f}"
     if pool and not counted.get(_BACKED_UP):
         return "nothing was written to L2"
     return None

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 
 from evidence.record import Record
+from evidence.watching import USED
 from reporting.content import Block, Heading, Section, Table, Text
 from reporting.measures import POOL, Measure, tenths, whole
 from reporting.runs import Case, Results
 
-USED, TOTAL = "sglang:hicache_host_used_tokens", "sglang:hicache_host_total_tokens"
+TOTAL = "sglang:hicache_host_total_tokens"
 _GONE = re.compile("(evict|drop)(?!.*(duration|_bucket|_created))", re.IGNORECASE)
 _REASON = re.compile(r'reason="([^"]*)"')
 
@@ -18,9 +19,8 @@ _REASON = re.compile(r'reason="([^"]*)"')
 def host_cache(results: Results) -> Section:
     """Return the section."""
     words = (
-        "SGLang's own counters over the measured phase, and its gauges at the end of it; the "
-        "median of the repeats. An L2 gives up tokens only to make room, so that its use at the "
-        "end is its peak, less what the last eviction freed at once."
+        "SGLang's own counters over the measured phase, and its gauges: at the end of it and, of "
+        "runs in which they were read each second, the largest reading. The median of the repeats."
     )
     blocks: list[Block] = [Text(words)]
     for case in results.cases:
@@ -41,8 +41,9 @@ def _measures(runs: Iterable[Record]) -> list[Measure]:
     counted = sorted({name for run in runs for name in run.counters if _GONE.search(name)})
     return [
         *POOL[:1],
-        Measure("used", "tokens", lambda run: _gauge(run, USED), whole),
-        Measure("used", "% of capacity", _share, tenths),
+        Measure("used at the end", "tokens", lambda run: _gauge(run, USED), whole),
+        Measure("used at the end", "% of capacity", _share, tenths),
+        Measure("used at most", "tokens", lambda run: max(run.l2_use, default=None), whole),
         *(Measure(_title(name), _unit(name), _counter(name), whole) for name in counted),
     ]
 
