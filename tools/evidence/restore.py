@@ -56,7 +56,7 @@ class Lengths:
         return max(self.prefixes) + 2 * _PAGE_SIZE
 
 
-FULL = Lengths((512, 1024, 2048, 4096, 8192), 5)
+FULL = Lengths((512, 1024, 2048, 4096, 8192), 3)
 SMALL = Lengths((128, 256), 2)
 
 
