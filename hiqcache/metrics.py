@@ -1,7 +1,8 @@
 """What a codec costs, as Prometheus metrics beside SGLang's own of HiCache.
 
 A server without ``--enable-metrics`` runs :class:`~hiqcache.staging.StagedTransfer`, which knows
-nothing of this. With it, encoding and decoding are timed, on a CPU by the clock and on a GPU
+nothing of this. With it, encoding and decoding are timed, with the gather before the one and the
+scatter after the other, which a raw transfer does not have: on a CPU by the clock and on a GPU
 between CUDA events. Those are read at the end of a later transfer, once they have passed, and
 never waited for.
 
@@ -51,8 +52,8 @@ def _instruments() -> dict[str, Any]:
         return Gauge(_PREFIX + name, text, _LABELS, multiprocess_mode="mostrecent")
 
     return {
-        "encode": histogram("encode_seconds", "Time to encode one backup."),
-        "decode": histogram("decode_seconds", "Time to decode one load, all layers."),
+        "encode": histogram("encode_seconds", "Time to gather and encode one backup."),
+        "decode": histogram("decode_seconds", "Time to decode and scatter one load."),
         "encoded": Counter(_PREFIX + "encoded_bytes_total", "Bytes made by backups.", _LABELS),
         "decoded": Counter(_PREFIX + "decoded_bytes_total", "Bytes taken by loads.", _LABELS),
         "bytes_per_token": gauge("bytes_per_token", "Host bytes of a token."),
@@ -177,10 +178,12 @@ class MeasuredTransfer(StagedTransfer):
             for seconds in spans.finished():
                 self._export[histogram].observe(seconds)
 
-    def _encode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
+    def _encode(
+        self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], slots: torch.Tensor
+    ) -> None:
         encode = super()._encode
-        self._encoding.measure(lambda: encode(keys, values, units))
+        self._encoding.measure(lambda: encode(keys, values, slots))
 
-    def _decode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
+    def _decode(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         decode = super()._decode
-        self._decoding.measure(lambda: decode(keys, values, units))
+        self._decoding.measure(lambda: decode(keys, values, slots))

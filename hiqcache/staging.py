@@ -171,13 +171,9 @@ class StagedTransfer:
         ValueError
             For a part of a page.
         """
-        lane = self._backup
-        for slots, host_rows, staging_rows in self._chunks(lane, device_indices, host_indices):
-            count = slots.shape[0]
-            for rows, cache in ((lane.keys, keys), (lane.values, values)):
-                for layer_rows, layer in zip(rows[:, :count], cache, strict=True):
-                    torch.index_select(layer, 0, slots, out=layer_rows)
-            self._encode(*self._pages(lane, count))
+        chunks = self._chunks(self._backup, device_indices, host_indices)
+        for slots, host_rows, staging_rows in chunks:
+            self._encode(keys, values, slots)
             store(host_rows, staging_rows)
 
     def load(
@@ -204,19 +200,29 @@ class StagedTransfer:
         ValueError
             For a part of a page.
         """
-        lane = self._load
-        for slots, host_rows, staging_rows in self._chunks(lane, device_indices, host_indices):
-            count = slots.shape[0]
+        for slots, host_rows, staging_rows in self._chunks(
+            self._load, device_indices, host_indices
+        ):
             fetch(host_rows, staging_rows)
-            self._decode(*self._pages(lane, count))
-            keys.index_copy_(0, slots, lane.keys[0, :count])
-            values.index_copy_(0, slots, lane.values[0, :count])
+            self._decode(keys, values, slots)
 
-    def _encode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
-        self.codec.encode(keys, values, units, self._backup.workspace)
+    def _encode(
+        self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], slots: torch.Tensor
+    ) -> None:
+        """Gather the rows of a chunk and encode them."""
+        lane, count = self._backup, slots.shape[0]
+        for rows, cache in ((lane.keys, keys), (lane.values, values)):
+            for layer_rows, layer in zip(rows[:, :count], cache, strict=True):
+                torch.index_select(layer, 0, slots, out=layer_rows)
+        self.codec.encode(*self._pages(lane, count), lane.workspace)
 
-    def _decode(self, keys: torch.Tensor, values: torch.Tensor, units: torch.Tensor) -> None:
-        self.codec.decode(units, keys, values, self._load.workspace)
+    def _decode(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+        """Decode a chunk of a layer and scatter its rows."""
+        lane, count = self._load, slots.shape[0]
+        decoded_keys, decoded_values, units = self._pages(lane, count)
+        self.codec.decode(units, decoded_keys, decoded_values, lane.workspace)
+        keys.index_copy_(0, slots, lane.keys[0, :count])
+        values.index_copy_(0, slots, lane.values[0, :count])
 
     def _pages(self, lane: _Lane, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """K and V of a lane's first ``count`` tokens, by pages, and their units."""
