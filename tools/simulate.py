@@ -193,8 +193,13 @@ def run_validation(given: Namespace) -> int:
     from simulator.validation import validate
 
     records = read_records(given.validate)
-    with telling(given, "runs") as told:
-        found = validate(records, told)
+    try:
+        with telling(given, "runs") as told:
+            found = validate(records, told)
+    except ValueError as error:
+        raise ToolError(
+            f"a run cannot be simulated: {error}", "leave it out", Exit.USAGE
+        ) from error
     if not found:
         raise ToolError("no run can be used", "run tools/experiment.py again", Exit.USAGE)
     if given.plot:

@@ -126,6 +126,7 @@ def test_a_budget_sweep_names_the_model_and_its_tokens(
     [
         (["--codec", "zip"], "--codec zip is unknown; choose"),
         (["--at", "0"], "not above zero"),
+        (["--sweep", "concurrency", "--at", "1.5", "-q"], "it is not a whole number"),
         (["--groups", "1.5"], "not a whole number"),
         (["--sweep", "budget", "--validate", "x"], "not allowed with"),
         (["--at", "0.1", "--l1", "100", "-q"], "does not fit in an L1 of 100"),

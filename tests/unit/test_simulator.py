@@ -446,6 +446,21 @@ def test_the_request_after_an_answer_misses_the_pass_that_has_begun() -> None:
     assert passes(no_overlap, 4, 2, output=1) == {1: [0], 2: [1], 3: [2], 4: [3]}
 
 
+def test_what_waits_counts_as_used_now_and_then() -> None:
+    class Touched(Engine):
+        touches = 0
+
+        def _touch_waiting(self) -> None:
+            before = self._admissions
+            super()._touch_waiting()
+            self.touches += self._admissions - before
+
+    engine = Touched(Server(300, chunk_tokens=16), asks([0, 1], 100), 2)
+    engine.run()
+    # The second waits while the first is computed; while the second is, nothing waits.
+    assert 0 < engine.touches < engine.cache.now / 2
+
+
 def test_what_waits_for_copies_to_end_goes_on_with_the_first_that_comes() -> None:
     """As an idle server does with ``--sleep-on-idle``: only a request wakes it."""
     assert list(passes(Server(250, 1000), 6, 3, output=2).values()) == [[0], [1], [2, 3], [4, 5]]

@@ -177,6 +177,8 @@ class Engine:
 
     def _touch_waiting(self) -> None:
         """Count what waits as used, the head last (``schedule_policy.py:282``)."""
+        if not self._waiting:
+            return
         due = self._admissions % TOUCH_INTERVAL == 0
         self._admissions += 1
         if due:

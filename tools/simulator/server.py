@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from serving.l2 import WRITE_BACK, WRITE_POLICIES, WRITE_THROUGH
 
-#: Fewer host tokens than these are computed again (``unified_radix_cache.py:574``).
+#: Fewer host tokens than these are computed again (``unified_radix_cache.py:576``).
 LOAD_BACK_THRESHOLD = 10
-#: Answer tokens that admission reserves at most (``managers/schedule_policy.py:66``).
+#: Answer tokens that admission reserves at most (``managers/schedule_policy.py:89``).
 LONGEST_RESERVED_ANSWER = 4096
 #: Passes of admission between two touches of what waits, and requests touched
-#: (``managers/schedule_policy.py:129-131``).
+#: (``managers/schedule_policy.py:137-139``).
 TOUCH_INTERVAL, TOUCHED = 32, 128
 
 

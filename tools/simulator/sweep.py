@@ -57,6 +57,8 @@ class Scene:
         w = self.workload
         if varied == "budget":
             return replace(self, size_gb=value)
+        if varied in ("concurrency", "prefix") and value != int(value):
+            raise ValueError(f"--at {value:g} for the {varied}: it is not a whole number")
         if varied == "concurrency":
             return replace(self, workload=replace(w, concurrency=int(value)))
         if varied == "prefix":

@@ -12,7 +12,7 @@ from simulator.leaves import Leaves
 from simulator.node import Node
 from simulator.tokens import Tokens
 
-#: How much earlier a parent is used than its child, when a match uses a path (line 1041).
+#: How much earlier a parent is used than its child, when a match uses a path (line 1033).
 _EARLIER = 1e-5
 
 
@@ -143,21 +143,21 @@ class Tree:
         self.offer(node)
 
     def use_path(self, node: Node) -> None:
-        """Count a path as used, its end last (line 1038)."""
+        """Count a path as used, its end last (line 1030)."""
         now = self._now()
         for depth, each in enumerate(node.path()):
             each.used = now - depth * _EARLIER
             self.offer(each)
 
     def lock(self, node: Node) -> None:
-        """Need a path (``components/full.py:343``)."""
+        """Need a path (``components/full.py:282``)."""
         for each in node.path():
             if not each.locks and each.on_device:
                 self.evictable -= each.length
             each.locks += 1
 
     def unlock(self, node: Node) -> None:
-        """Need it no more (``components/full.py:384``)."""
+        """Need it no more (``components/full.py:331``)."""
         for each in node.path():
             each.locks -= 1
             assert each.locks >= 0
