@@ -189,13 +189,13 @@ def synthetic_restore() -> dict[str, Any]:
                 "ttft_s": [warm * float(draw.lognormal(0, 0.05)) for _ in range(5)],
                 "cold_ttft_s": [cold * float(draw.lognormal(0, 0.05)) for _ in range(5)],
                 "phases": {} if name == "none" else {
-                    "move_s": tokens / 2e5,
-                    "decode_s": tokens / 5e4 if name == "int8" else None,
+                    "move_s": [tokens / 2e5] * 5,
+                    "decode_s": [tokens / 5e4 if name == "int8" else None] * 5,
                 },
                 "bytes": BYTES.get(name, 0) * tokens or None,
             })  # fmt: skip
     return {
-        "schema": 1, "kind": "restore", "model": "synthetic-135m", "provenance": PROVENANCE,
+        "schema": 2, "kind": "restore", "model": "synthetic-135m", "provenance": PROVENANCE,
         "rows": rows,
     }  # fmt: skip
 

@@ -15,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -50,6 +51,8 @@ def parser() -> Parser:
     add("--model", type=Path, metavar="DIR", help="a Hugging Face folder (a small random model)")
     told = "tokens of the raw L2, whose bytes each L2 gets (by the scale)"
     add("--l2-tokens", type=at_least_one, metavar="N", help=told)
+    told = "tokens per page (1; of restores 64)"
+    add("--page-size", type=at_least_one, metavar="N", help=told)
     add("--out", type=Path, default=Path("results"), metavar="DIR", help="where runs go (results)")
     options.flag("--dry-run", help="say what it should show, by simulation, and run nothing")
     return options
@@ -61,7 +64,9 @@ def configurations(given: Namespace, default: Sequence[str]) -> tuple[str, ...]:
     from hiqcache.codecs import codec_names
 
     names = tuple(given.configurations.split(",")) if given.configurations else tuple(default)
-    known = (NO_L2, RAW, *codec_names())
+    if len(set(names)) < len(names):
+        raise ToolError(f"{given.configurations} has one twice", "name each once", Exit.USAGE)
+    known = (RAW, *codec_names()) if given.experiment == RESTORE else (NO_L2, RAW, *codec_names())
     for name in names:
         if name not in known:
             raise ToolError(
@@ -75,6 +80,8 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
     from evidence.cases import CASES, SCALES
     from evidence.record import read_record
     from evidence.running import Experiment, run_experiment
+    from patchstack.locking import held
+    from patchstack.report import Progress as StackProgress
     from simulator.expectation import expected
     from simulator.expectation import sentence as expectation
 
@@ -84,28 +91,46 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
         scale,
         repeats=given.repeats or scale.repeats,
         l2_tokens=given.l2_tokens or scale.l2_tokens,
+        page_size=given.page_size or scale.page_size,
     )
+    refuse_part_of_a_page(scale.l1_tokens, scale.page_size)
     experiment = Experiment(given.experiment, case, scale, model)
-    for working_set, rates in expected(experiment):
-        progress.say(expectation(working_set, rates))
+    try:
+        for working_set, rates in expected(experiment):
+            progress.say(expectation(working_set, rates))
+    except ValueError as error:  # no codec for the model, no L2 of the size, no room in L1
+        hint = "choose others by --configurations, --page-size or --l2-tokens"
+        raise ToolError(str(error), hint, Exit.USAGE) from error
     if given.dry_run:
         return Exit.DONE
     folder = given.out / "runs" / given.experiment
     folder.mkdir(parents=True, exist_ok=True)
-    records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
+    with held([given.out], StackProgress()):
+        records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
     for record in records:
         print(sentence(record))
     return Exit.FINDINGS if any(record.invalid for record in records) else Exit.DONE
 
 
+def refuse_part_of_a_page(tokens: int, page_size: int) -> None:
+    """Refuse pages that an L1, or a prefix, of so many tokens is not a whole number of."""
+    if tokens % page_size:
+        raise ToolError(
+            f"--page-size {page_size}: {tokens:,} tokens are not whole pages",
+            "take a power of two",
+            Exit.USAGE,
+        )
+
+
 def sentence(record: Record) -> str:
     """Say what a run came to, in one line."""
     workload = record.setup.workload
-    ttft = sum(request.ttft_s for request in record.requests) / len(record.requests)
+    first = [seconds for each in record.requests if (seconds := each.first_token_s) is not None]
+    ttft = f"{fmean(first):.2f} s on average" if first else "without text"
     told = (
         f"{record.name}: working set {workload.working_set_tokens:,} tokens, L2 "
         f"{record.setup.l2_tokens:,}; hit rate {record.hit_rate:.1%}, restored "
-        f"{record.host_tokens:,} tokens, first token {ttft:.2f} s on average"
+        f"{record.host_tokens:,} tokens, first token {ttft}"
     )
     return f"{told}; INVALID: {record.invalid}" if record.invalid else told
 
@@ -115,12 +140,24 @@ def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
     from evidence.cases import FORMATS
     from evidence.record import RAW
     from evidence.restore import FULL, SMALL, measure
+    from patchstack.locking import held
+    from patchstack.report import Progress as StackProgress
 
+    if given.dry_run:
+        raise ToolError(
+            "--dry-run: restores are not simulated", "leave it out to measure", Exit.USAGE
+        )
     lengths = FULL if given.scale == "full" else SMALL
-    lengths = replace(lengths, repeats=given.repeats or lengths.repeats)
+    lengths = replace(
+        lengths,
+        repeats=given.repeats or lengths.repeats,
+        page_size=given.page_size or lengths.page_size,
+    )
+    refuse_part_of_a_page(min(lengths.prefixes), lengths.page_size)
     names = configurations(given, (RAW, *FORMATS))
     file = given.out / f"{RESTORE}.json"
-    measure(model, names, lengths, file, progress)
+    with held([given.out], StackProgress()):
+        measure(model, names, lengths, file, progress)
     print(file)
     return Exit.DONE
 
@@ -132,8 +169,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = parser().parse_args(argv)
         from evidence.random_model import random_model
         from patchstack.context import Context
-        from patchstack.locking import held
-        from patchstack.report import Progress as StackProgress
         from serving.environment import refuse_unpatched
         from serving.progress import on_standard_error
 
@@ -143,8 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             progress.stage("preparing the model")
             model = given.model.absolute() if given.model else random_model(Context.default().cache)
             work = run_restore if given.experiment == RESTORE else run_case
-            with held([given.out], StackProgress()):
-                return work(given, model, progress)
+            return work(given, model, progress)
 
     return run("experiment.py", body)
 

@@ -2,7 +2,8 @@
 """Run all experiments from nothing and write the page that says what they came to.
 
 Experiments that were carried out already are not run again: remove --out to start anew. With
---quick everything is an eighth as large and once, in --out build/reproduce, and so is its page.
+--quick everything is an eighth as large and once, in --out build/reproduce-quick, and so is its
+page. The project's own results, which docs/results.md is made from, are in results/.
 
 Exit codes: 0 done, 1 a run or a simulation is not what it should be, 2 usage.
 """
@@ -33,7 +34,7 @@ _WORKING_SET = {"working-set": _SMALL}
 EXAMPLE = """\
 examples:
   tools/reproduce.py --quick          under ten minutes on two cores
-  tools/reproduce.py                  results/ and docs/results.md, in about two hours
+  tools/reproduce.py                  build/reproduce and docs/results.md, in about three hours
   tools/reproduce.py --list           the commands, to run one by one
 """
 
@@ -123,7 +124,7 @@ def parser() -> Parser:
     options = Parser("reproduce.py", description=__doc__, epilog=EXAMPLE)
     options.flag("--quick", help="the short form")
     options.flag("--list", help="print the commands, which need OUT/simulation, and run none")
-    told = "where results go (results; with --quick build/reproduce)"
+    told = "where results go (build/reproduce; with --quick build/reproduce-quick)"
     options.add_argument("--out", type=Path, metavar="DIR", help=told)
     return options
 
@@ -156,7 +157,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> int:
         given = parser().parse_args(argv)
-        chosen, default = (quick, "build/reproduce") if given.quick else (full, "results")
+        chosen, default = (
+            (quick, "build/reproduce-quick") if given.quick else (full, "build/reproduce")
+        )
         # The tools run in the project's folder; a path is meant from where this one was called.
         out = Path(os.path.relpath(given.out.absolute(), TOOLS.parent)) if given.out else None
         plan = chosen(out or Path(default))

@@ -13,7 +13,9 @@ from evidence.cases import Scale, Sweep
 from evidence.hits import Asked
 from evidence.random_model import random_model
 from evidence.record import NO_L2, RAW, Record, Workload, read_record
+from evidence.restore import Lengths, measure
 from evidence.running import Experiment, run_experiment
+from reporting.restore import load_restore
 from serving.progress import Lines
 from simulator.engine import simulate
 from simulator.outcome import Outcome
@@ -21,6 +23,8 @@ from simulator.trace import recorded
 from simulator.validation import compare, server_of
 
 TOKEN = {RAW: 36_864, "int8": 20_736}
+#: In pages of 64, whose scales lie together.
+PAGED_INT8 = 18_720
 RAW_TOKENS = 1_000
 #: What prefixes come to, 1,536 tokens, is more than the raw L2 holds and less than INT8's.
 SCALE = Scale(512, 1, RAW_TOKENS, Workload(24, 3, 64, 4, 4, 4, 1), 1)
@@ -114,6 +118,17 @@ def simulated(run: Record) -> Outcome:
 def sources(requests: Iterable[Asked]) -> list[tuple[int, int]]:
     """Tokens that each request got from L1 and from L2."""
     return [(request.device_tokens, request.host_tokens) for request in requests]
+
+
+def test_a_restore_is_measured(tmp_path: Path) -> None:
+    file, lengths = tmp_path / "restore.json", Lengths((128, 256), 1)
+    measure(random_model(tmp_path), [RAW, "int8"], lengths, file, Lines())
+    rows = {(row.configuration, row.prefix_tokens): row for row in load_restore(file).rows}
+    assert len(rows) == 4
+    for (name, prefix), row in rows.items():
+        assert row.bytes == prefix * (TOKEN[RAW] if name == RAW else PAGED_INT8)
+        assert (row.phase("decode_s") is None) == (name == RAW)
+        assert min(*row.ttft_s, *row.cold_ttft_s) > (row.phase("decode_s") or 0)
 
 
 def test_runs_that_are_there_are_not_run_again(

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence import random_model
+from evidence import provenance, random_model
 from evidence.bench import bench_command, run_bench
 from evidence.cases import CASES, FULL, SCALES, SMALL, Visit
+from evidence.provenance import same_code
 from evidence.record import (
     NO_L2,
     RAW,
@@ -380,6 +381,38 @@ def test_a_visit_is_set_up_as_its_case_says(model, tmp_path):
     assert "--max-running-requests 8" in " ".join(launch.command)
 
 
+def test_runs_are_found_among_other_documents(tmp_path):
+    file = a_record().write(tmp_path)
+    (tmp_path / "simulation").mkdir()
+    (tmp_path / "simulation" / "sweep.json").write_text('{"points": []}')
+    assert read_records([tmp_path]) == [a_record()]
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(ToolError, match="json is not a run"):
+        read_records([tmp_path])
+    file.unlink()
+    (tmp_path / "broken.json").unlink()
+    with pytest.raises(ToolError, match="there are no runs"):
+        read_records([tmp_path])
+
+
+def test_the_most_that_an_l2_held():
+    gauges = {"sglang:hicache_host_used_tokens": 9.0}
+    assert a_record(l2_use=(3.0, 7.0), gauges=gauges).most_held == 9
+    assert a_record(l2_use=(3.0, 12.0), gauges=gauges).most_held == 12
+    assert a_record(l2_use=(), gauges=gauges).most_held is None
+
+
+def test_code_is_told_by_the_library_that_is_installed(tmp_path, monkeypatch):
+    package = tmp_path / "hiqcache"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr("hiqcache.__file__", str(package / "__init__.py"))
+    before = provenance._library()
+    (package / "codec.py").write_text("levels = 127")
+    assert provenance._library() != before
+    assert same_code({"library": before}) != same_code({"library": provenance._library()})
+
+
 def test_runs_of_something_else_are_not_taken_for_these(model, tmp_path, monkeypatch):
     case = replace(CASES["equal-bytes"], configurations=("int8",))
     here = Experiment("equal-bytes", case, replace(SMALL, repeats=1), model)
@@ -484,6 +517,44 @@ class TestCommandLine:
     def test_usage(self, arguments, capsys):
         assert experiment.main(arguments) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["restore"], "--dry-run: restores are not simulated"),
+            (["equal-bytes", "--configurations", "raw,raw"], "raw,raw has one twice"),
+            (["equal-bytes", "--configurations", "raw,zip"], "no configuration 'zip'"),
+            (["equal-bytes", "--page-size", "48"], "16,384 tokens are not whole pages"),
+            (["equal-bytes", "--l2-tokens", "1"], "choose others by --configurations"),
+        ],
+    )
+    def test_what_cannot_be_is_told_before_anything_runs(self, model, arguments, said, capsys):
+        assert experiment.main([*arguments, "--model", str(model), "--dry-run"]) == 2
+        assert said in capsys.readouterr().err.splitlines()[-1]
+
+    def test_a_model_that_a_codec_saves_nothing_of(self, model, capsys):
+        config = json.loads((model / "config.json").read_text())
+        small = {**config, "num_key_value_heads": 1, "head_dim": 64}
+        (model / "config.json").write_text(json.dumps(small))
+        assert experiment.main(["equal-bytes", "--model", str(model), "--dry-run"]) == 2
+        assert "choose others by" in capsys.readouterr().err.splitlines()[-1]
+
+    def test_a_restore_needs_an_l2(self, model, monkeypatch):
+        given = experiment.parser().parse_args(["restore", "--configurations", "none,raw"])
+        with pytest.raises(ToolError, match="no configuration 'none'; choose from raw, int8"):
+            experiment.run_restore(given, model, Lines())
+
+    def test_a_dry_run_says_what_it_expects_and_waits_for_nobody(self, model, tmp_path, capsys):
+        out = tmp_path / "results"
+        arguments = ["equal-bytes", "--scale", "small", "--out", str(out), "--dry-run"]
+        assert experiment.main([*arguments, "--model", str(model)]) == 0
+        assert "the L2s are told apart by" in capsys.readouterr().err
+        assert not out.exists()
+
+    def test_a_run_is_told_with_the_wait_that_the_report_has(self):
+        assert "first token 0.50 s on average" in experiment.sentence(a_record())
+        silent = tuple(replace(request, ttft_s=0.0) for request in REQUESTS)
+        assert "first token without text" in experiment.sentence(a_record(requests=silent))
 
     def test_the_environment_is_asked_for(self, capsys):
         """Where these tests run there is no SGLang."""

@@ -273,6 +273,61 @@ def test_what_is_said_first_is_of_experiments_of_one_workload() -> None:
     assert "working-set, " not in first
 
 
+def test_runs_of_other_code_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = synthetic_runs(workload=SMALL, repeats=2)
+    other = replace(runs[-1], provenance={**runs[-1].provenance, "torch": "1.0"})
+    folder = write_runs(tmp_path / "runs", [*runs[:-1], other])
+    assert "runs of different code or machines" in refused(capsys, folder)
+    unused = replace(other, invalid="it was disturbed")
+    written = write_runs(tmp_path / "others", [*runs[:-1], unused])
+    assert load_runs([written])
+
+
+def test_a_configuration_without_first_tokens_has_no_curve() -> None:
+    runs = synthetic_runs(workload=SMALL)
+    silent = [
+        replace(one, requests=tuple(replace(each, ttft_s=0.0) for each in one.requests))
+        if one.setup.configuration == "int8" else one
+        for one in runs
+    ]  # fmt: skip
+    assert rows_of(page_of(*silent), "time to first token, mean, s")[0][-1] == "-"
+
+
+def test_one_repeat_is_no_difference_and_no_table_of_them() -> None:
+    page = page_of(*synthetic_runs(workload=SMALL, repeats=1))
+    assert "There is one repeat, which tells no two of them apart." in page.split("## Prov")[0]
+    assert "one pair" not in page and "| difference |" not in page
+
+
+def test_a_sweep_has_a_row_for_each_workload() -> None:
+    runs = synthetic_sweep()
+    page = page_of(*runs)
+    names = dict.fromkeys(one.setup.configuration for one in runs)
+    assert page.count(f"| working set, tokens | {' | '.join(names)} |") == 2, "hits and waits"
+    sizes = {one.setup.workload.working_set_tokens for one in runs}
+    for size in sizes:
+        hits, waits = rows_of(page, f"{size:,}")
+        assert len(hits) == len(waits) == len(names) and "-" not in (*hits, *waits)
+
+
+def test_what_did_not_serve_a_workload_of_a_sweep_has_no_figure() -> None:
+    *runs, last = synthetic_sweep()
+    largest = last.setup.workload
+    kept = [one for one in runs if (one.setup.workload, one.setup.configuration) != (
+        largest, last.setup.configuration)]  # fmt: skip
+    hits, waits = rows_of(page_of(*kept), f"{largest.working_set_tokens:,}")
+    assert (hits[-1], waits[-1]) == ("-", "-") and "-" not in hits[:-1]
+
+
+def test_what_a_policy_copies_and_when_is_said() -> None:
+    runs = synthetic_runs(workload=SMALL)
+    back = [replace(one, setup=replace(one.setup, write_policy="write_back")) for one in runs]
+    assert "copies to L2 what it has computed" in page_of(*runs)
+    assert "copies to L2 what L1 gives up" in page_of(*back)
+
+
 def test_the_reference_stands_beside_ours() -> None:
     page = page_of(*synthetic_runs(workload=SMALL))
     seed = ["12.2", "56.1 (repeats 56.8 to 57.6)", "72.7 (repeats 72.7 to 73.4)"]
@@ -634,7 +689,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("option", "text", "why"),
     [
         ("restore", "{}", "no model"),
-        ("restore", json.dumps({**synthetic_restore(), "kind": "x"}), "of kind x, schema 1"),
+        ("restore", json.dumps({**synthetic_restore(), "kind": "x"}), "of kind x, schema 2"),
         ("restore", json.dumps({**synthetic_restore(), "rows": []}), "it has no rows"),
         ("restore", json.dumps({**synthetic_restore(), "rows": [1]}), "rows[0] is no object"),
         ("simulation", "[]", "it is no object"),
@@ -779,7 +834,7 @@ def test_a_stale_page_is_found(
     run(capsys, *both)
     assert check(capsys, *both) == []
     write_runs(runs, [synthetic_run("raw", 3, workload=SMALL)])
-    drawing = tmp_path / "results" / "first-tokens-1-1.svg"
+    drawing = tmp_path / "results" / "first-tokens-1.svg"
     stale = [f"{file} is not what the results say" for file in (html, page, drawing)]
     assert check(capsys, *both) == stale
 

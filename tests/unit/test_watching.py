@@ -43,18 +43,21 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         ((used(3), used(9), used(5)), [3, 9, 5]),
         ((used(3), RequestError("/metrics was not answered"), used(5)), [3, 5]),
         (("# TYPE g gauge\ng 7\n",), []),
+        (("no metrics {", used(5)), [5]),
+        # What it said before it was flushed, until a batch sets it.
+        ((used(7), used(7), used(2), used(7)), [2, 7]),
     ],
 )
 def test_readings_while_it_serves(answers, readings):
     server = Server(*answers)
-    with l2_watched(server) as found:
+    with l2_watched(server, before=7) as found:
         assert server.asked_for_more.wait(10)
     assert found == readings
 
 
 def test_none_after_it_served():
     server = Server(*[used(n) for n in range(100_000)])
-    with pytest.raises(ValueError, match="the benchmark"), l2_watched(server) as found:
+    with pytest.raises(ValueError, match="the benchmark"), l2_watched(server, None) as found:
         raise ValueError("the benchmark failed")
     count = len(found)
     assert not Event().wait(0.05)

@@ -47,6 +47,20 @@ SMALL = Scale(2_048, 1, 6_782, Workload(32, 4, 256, 4, 4, 8, 1), 3)
 SCALES = {"full": FULL, "small": SMALL}
 
 
+def turns(configurations: Sequence[str], repeats: int) -> Iterator[tuple[str, int]]:
+    """Yield configurations and repetitions, from 0, in the order in which they are served.
+
+    Every other repetition is in the opposite order, so that two configurations follow each other
+    both ways, and two repetitions later another one begins.
+    """
+    for repeat in range(repeats):
+        turn, backwards = divmod(repeat, 2)
+        start = turn % len(configurations)
+        order = [*configurations[start:], *configurations[:start]]
+        for name in reversed(order) if backwards else order:
+            yield name, repeat
+
+
 @dataclass(frozen=True)
 class Visit:
     """One server, and the workloads that it serves one after another, each with empty caches."""
@@ -82,19 +96,13 @@ class Case:
         return (scale.workload,)
 
     def visits(self, scale: Scale) -> Iterator[Visit]:
-        """Yield the servers in the order in which they are started.
+        """Yield the servers in the order in which they are started, by :func:`turns`.
 
-        Every other repetition is in the opposite order, so that two configurations follow each
-        other both ways, and two repetitions later another one begins. A repetition's workload is
-        the same for all.
+        A repetition's workload is the same for all.
         """
-        for repeat in range(scale.repeats):
-            turn, backwards = divmod(repeat, 2)
-            start = turn % len(self.configurations)
-            order = self.configurations[start:] + self.configurations[:start]
-            workloads = tuple(replace(w, seed=w.seed + repeat) for w in self.workloads(scale))
-            for name in reversed(order) if backwards else order:
-                yield Visit(name, repeat, workloads)
+        for name, repeat in turns(self.configurations, scale.repeats):
+            workloads = (replace(w, seed=w.seed + repeat) for w in self.workloads(scale))
+            yield Visit(name, repeat, tuple(workloads))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from patchstack.errors import Exit, ToolError
 from serving.environment import this_environment
 
 #: What two runs that are compared have in common. A commit may differ in what it says elsewhere.
-_CODE = ("patched_tree", "sglang", "hiqcache", "torch", "device", "processor")
+_CODE = ("patched_tree", "sglang", "library", "torch", "device", "processor")
 
 
 def same_code(found: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -36,6 +37,7 @@ def provenance() -> dict[str, Any]:
     return {
         **_checkout(context.root),
         **_series(context),
+        "library": _library(),
         **asdict(this_environment()),
         **_device(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
@@ -54,6 +56,17 @@ def _checkout(root: Path) -> dict[str, Any]:
             "changed": repository.is_dirty(untracked_files=False),
         }
     return {"commit": None, "changed": None}
+
+
+def _library() -> str:
+    """A digest of the installed runtime library's code."""
+    import hiqcache
+
+    root = Path(hiqcache.__file__).parent
+    digest = sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _series(context: Context) -> dict[str, Any]:

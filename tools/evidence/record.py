@@ -7,7 +7,7 @@ says why, and its name says that it does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ SCHEMA = 1
 
 #: Configurations without a codec: no L2, and SGLang's own.
 NO_L2, RAW = "none", "raw"
+
+#: SGLang's gauge of tokens in its host cache.
+USED = "sglang:hicache_host_used_tokens"
 
 #: What the name of a run's file ends with if it cannot be used.
 INVALID = "-INVALID"
@@ -229,6 +232,11 @@ class Record(Hits):
         return f"{self.position:03}-{self.setup.configuration}-{self.repeat}{mark}.json"
 
     @property
+    def most_held(self) -> float | None:
+        """The most tokens that L2 held, or None if it was not watched."""
+        return most_held(self.l2_use, self.gauges) if self.l2_use else None
+
+    @property
     def output_throughput(self) -> float:
         """Generated tokens per second of the measured phase."""
         return sum(request.output_tokens for request in self.requests) / self.seconds
@@ -238,6 +246,11 @@ class Record(Hits):
         file = folder / self.name
         write_file(file, json.dumps(asdict(self), indent=1, allow_nan=False))
         return file
+
+
+def most_held(l2_use: Sequence[float], gauges: Mapping[str, float]) -> float:
+    """Return the most tokens of all readings of an L2, the gauge at the end being one."""
+    return max([*l2_use, gauges.get(USED, 0.0)])
 
 
 def read_record(file: Path) -> Record:
@@ -279,8 +292,8 @@ def _record(found: dict[str, Any]) -> Record:
     return Record(**{**{name: found[name] for name in known}, **parts})
 
 
-def read_records(paths: Iterable[Path]) -> Sequence[Record]:
-    """Read files, and all runs in folders and their folders, by name.
+def run_files(paths: Iterable[Path]) -> list[Path]:
+    """Return files, and in folders and their folders all that are not of another kind, by name.
 
     Raises
     ------
@@ -290,8 +303,22 @@ def read_records(paths: Iterable[Path]) -> Sequence[Record]:
     files = [
         file
         for path in paths
-        for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
+        for file in (filter(_may_be_run, sorted(path.rglob("*.json"))) if path.is_dir() else [path])
     ]
     if not files:
         raise ToolError("there are no runs", "run tools/experiment.py first", Exit.USAGE)
-    return [read_record(file) for file in files]
+    return files
+
+
+def _may_be_run(file: Path) -> bool:
+    """Whether a file is a run, or nothing that could be read: that is told by who reads it."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return True
+    return not isinstance(found, dict) or "setup" in found
+
+
+def read_records(paths: Iterable[Path]) -> Sequence[Record]:
+    """Read the runs of :func:`run_files`."""
+    return [read_record(file) for file in run_files(paths)]

@@ -1,25 +1,27 @@
 """Time to the first token of a prompt that is computed, and of the same prompt restored from L2.
 
 For each length a prefix is computed, pushed out of L1 by others, and asked for again with a few
-tokens more: one request at a time, so nothing but the prefix's way differs. What the server counts
-meanwhile tells the phases: all of a load, and of it decoding, the rest being the bytes' move.
+tokens more: one request at a time, so nothing but the prefix's way differs. Configurations take
+turns, each time with a new server. One pass computes all of a prompt, so that no chunk's backup is
+part of it. What the server counts tells what the restore took, and of that decoding, the rest being
+the bytes' move.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evidence.cases import turns
 from evidence.prompts import random_prompt
 from evidence.provenance import provenance, same_code
 from evidence.running import confirmed_device
 from evidence.sizing import codec_flag
 from patchstack.errors import Exit, ToolError
-from serving.client import Client, Reply
+from serving.client import Client
 from serving.delivery import write_file
 from serving.l2 import L2, DevicePool
 from serving.launch import Serving, logs_folder, sglang_launch
@@ -30,30 +32,30 @@ from serving.progress import Progress
 from serving.server import ready
 from serving.settling import settled_metrics
 
-SCHEMA = 1
+SCHEMA = 2
 _SUFFIX_TOKENS = 16
 #: What pushes a prefix out of L1 is short: attention to a long prompt is slow on a CPU.
 _FILLER_TOKENS = 512
-_PAGE_SIZE = 64
 #: L2 holds what is measured, what pushes it out, and both once more.
 _L2_RATIO = 4.0
 _LOAD = "sglang:load_back_duration_seconds_sum"
 _DECODE = "sglang:hicache_codec_decode_seconds_sum"
-_ENCODE = "sglang:hicache_codec_encode_seconds_sum"
+_DECODED = "sglang:hicache_codec_decode_seconds_count"
 _LOADED_BYTES = "sglang:load_back_bytes_total"
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """What is measured: prefixes of these many tokens, each so often."""
+    """What is measured: prefixes of these many tokens, whole pages, each so often."""
 
     prefixes: tuple[int, ...]
     repeats: int
+    page_size: int = 64
 
     @property
     def l1_tokens(self) -> int:
         """A device cache that the longest fills."""
-        return max(self.prefixes) + 2 * _PAGE_SIZE
+        return max(self.prefixes) + 128
 
 
 FULL = Lengths((512, 1024, 2048, 4096, 8192), 3)
@@ -61,29 +63,25 @@ SMALL = Lengths((128, 256), 2)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One configuration's figures for one length.
+class Tried:
+    """A prefix that was computed and restored.
 
     Parameters
     ----------
-    configuration
-        ``raw`` or a codec's name.
     prefix_tokens
-        The prefix's length.
+        Its length.
     cold_ttft_s, ttft_s
-        Seconds to the first token of each repetition: computed, and restored.
+        Seconds to the first token: computed, and restored.
     phases
-        Seconds that a restore took to move bytes and to decode them, and that all backups of a
-        repetition took to encode; medians of the repetitions, by the server's counters. SGLang
-        does not time moves on a CPU.
+        Seconds that its restore took to move bytes and to decode and scatter them, by the server's
+        counters, or None where it has none. SGLang times no moves on a CPU.
     bytes
-        Bytes that a restore moved.
+        Bytes that the restore moved.
     """
 
-    configuration: str
     prefix_tokens: int
-    cold_ttft_s: tuple[float, ...]
-    ttft_s: tuple[float, ...]
+    cold_ttft_s: float
+    ttft_s: float
     phases: dict[str, float | None]
     bytes: int
 
@@ -91,7 +89,7 @@ class Row:
 def measure(
     model: Path, configurations: Sequence[str], lengths: Lengths, file: Path, progress: Progress
 ) -> None:
-    """Serve the prompts from each configuration's server, and write each as soon as it ended.
+    """Serve the prompts from each configuration's servers, and write what each gave as it ended.
 
     Parameters
     ----------
@@ -102,7 +100,8 @@ def measure(
     lengths
         What is measured.
     file
-        The document. Configurations that an earlier call wrote there are not served again.
+        The document: a row for each configuration and length, with a value for each repetition.
+        What an earlier call wrote there is not measured again.
     progress
         Told about every step.
 
@@ -112,11 +111,11 @@ def measure(
         If the file is of another measurement, before anything is served.
     """
     document = _begun(file, model, lengths)
-    for name in configurations:
-        if not any(row["configuration"] == name for row in document["rows"]):
+    for name, repeat in turns(configurations, lengths.repeats):
+        if repeat >= _repeats(document, name):
             with logs_folder("restore") as folder:
-                rows = _rows(model, name, lengths, folder, progress)
-            document["rows"] += [asdict(row) for row in rows]
+                tried = _visit(model, name, repeat, lengths, folder, progress)
+            _add(document, name, tried)
             write_file(file, json.dumps(document, indent=1))
 
 
@@ -126,7 +125,7 @@ def _begun(file: Path, model: Path, lengths: Lengths) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": "restore",
         "model": model_name(model),
-        "page_size": _PAGE_SIZE,
+        "page_size": lengths.page_size,
         "suffix_tokens": _SUFFIX_TOKENS,
         "prefixes": list(lengths.prefixes),
         "repeats": lengths.repeats,
@@ -148,65 +147,82 @@ def _begun(file: Path, model: Path, lengths: Lengths) -> dict[str, Any]:
     return found
 
 
-def _rows(model: Path, name: str, lengths: Lengths, folder: Path, progress: Progress) -> list[Row]:
-    device = DevicePool(lengths.l1_tokens, _PAGE_SIZE)
+def _repeats(document: dict[str, Any], name: str) -> int:
+    """Return how often a configuration was measured."""
+    return max((len(row["ttft_s"]) for row in document["rows"] if row["configuration"] == name),
+               default=0)  # fmt: skip
+
+
+def _add(document: dict[str, Any], name: str, tried: Sequence[Tried]) -> None:
+    """Put a repetition into the rows of its configuration, of which each length has one."""
+    rows = {(row["configuration"], row["prefix_tokens"]): row for row in document["rows"]}
+    for one in tried:
+        row = rows.get((name, one.prefix_tokens))
+        if row is None:
+            row = {
+                "configuration": name, "prefix_tokens": one.prefix_tokens, "cold_ttft_s": [],
+                "ttft_s": [], "phases": {phase: [] for phase in one.phases}, "bytes": one.bytes,
+            }  # fmt: skip
+            document["rows"].append(row)
+        row["cold_ttft_s"].append(one.cold_ttft_s)
+        row["ttft_s"].append(one.ttft_s)
+        for phase, seconds in one.phases.items():
+            row["phases"][phase].append(seconds)
+
+
+def _visit(
+    model: Path, name: str, repeat: int, lengths: Lengths, folder: Path, progress: Progress
+) -> list[Tried]:
+    """Measure each length once, on a server of its own."""
+    device = DevicePool(lengths.l1_tokens, lengths.page_size)
     serving = Serving(model, device.tokens, device.page_size)
     l2 = L2.by_ratio(codec_flag(name), _L2_RATIO, device)
     launch = sglang_launch(name, serving, l2, folder)
-    rows = []
+    one_pass = ("--chunked-prefill-size", str(device.tokens))
+    launch = replace(launch, command=(*launch.command, *one_pass))
+    tried = []
     with ready(launch, progress) as client:
         confirmed_device(client, device)
         confirmed_pool(launch, client.metrics())
         # The first one pays for what is made on first use.
         _try(client, lengths.repeats, min(lengths.prefixes), lengths)
         for prefix in lengths.prefixes:
-            progress.stage(f"L2 {name}: prefixes of {prefix} tokens")
-            rows.append(_row(client, name, prefix, lengths))
-    return rows
+            progress.stage(f"L2 {name}, repeat {repeat}: a prefix of {prefix} tokens")
+            tried.append(_try(client, repeat, prefix, lengths))
+    return tried
 
 
-def _row(client: Client, name: str, prefix: int, lengths: Lengths) -> Row:
-    tries = [_try(client, number, prefix, lengths) for number in range(lengths.repeats)]
-    counted = [found for *_, found in tries]
-
-    def median(counter: str) -> float | None:
-        """What a repetition counted, or None where the server has no such counter."""
-        values = [found[counter] for found in counted if counter in found]
-        return statistics.median(values) if values else None
-
-    load, decode, encode = median(_LOAD), median(_DECODE), median(_ENCODE)
-    return Row(
-        name,
-        prefix,
-        tuple(cold.seconds for cold, _, _ in tries),
-        tuple(restored.seconds for _, restored, _ in tries),
-        {
-            "move_s": load - (decode or 0.0) if load else None,
-            "decode_s": decode,
-            "encode_s": encode,
-        },
-        round(median(_LOADED_BYTES) or 0),
-    )
-
-
-def _try(
-    client: Client, number: int, prefix: int, lengths: Lengths
-) -> tuple[Reply, Reply, dict[str, float]]:
-    """Compute a prompt, restore it, and return both replies and what was counted."""
+def _try(client: Client, number: int, prefix: int, lengths: Lengths) -> Tried:
+    """Compute a prompt, and restore it when no backup is under way any more."""
     client.flush()
-    before = snapshot(settled_metrics(client))
     # No two prompts of a server begin alike.
     prompt = random_prompt(number, prefix + _SUFFIX_TOKENS)
+    fillers = lengths.l1_tokens // _FILLER_TOKENS + 1
+    *others, last = (
+        random_prompt((lengths.repeats + 1) * other + number, _FILLER_TOKENS)
+        for other in range(1, fillers + 2)
+    )
     cold = client.complete(prompt)
-    for other in range(1, lengths.l1_tokens // _FILLER_TOKENS + 2):
-        client.complete(random_prompt((lengths.repeats + 1) * other + number, _FILLER_TOKENS))
-    settled_metrics(client)  # no backup of theirs is still under way
-    restored = client.complete(prompt)
-    if cold.cached_tokens or restored.device_tokens or restored.host_tokens < prefix:
+    for other in others:
+        client.complete(other)
+    before = snapshot(settled_metrics(client))
+    again = client.complete(prompt)
+    client.complete(last)  # a GPU's times are counted when another transfer ends
+    if cold.cached_tokens or again.device_tokens or again.host_tokens < prefix:
         raise ToolError(
-            f"no result: of a prefix of {prefix} tokens L1 gave {restored.device_tokens} and L2 "
-            f"{restored.host_tokens}",
+            f"no result: of a prefix of {prefix} tokens L1 gave {again.device_tokens} and L2 "
+            f"{again.host_tokens}",
             "let nobody else use the server",
             Exit.FINDINGS,
         )
-    return cold, restored, snapshot(settled_metrics(client)).counted_since(before)
+    restored = snapshot(settled_metrics(client)).counted_since(before)
+    if restored.get(_DECODED, 1) != 1:
+        raise ToolError(
+            f"no result: a restore was decoded {restored[_DECODED]:.0f} times by the server",
+            "let nobody else use the server",
+            Exit.FINDINGS,
+        )
+    load, decode = restored.get(_LOAD), restored.get(_DECODE)
+    phases = {"move_s": load - (decode or 0.0) if load else None, "decode_s": decode}
+    moved = round(restored.get(_LOADED_BYTES, 0))
+    return Tried(prefix, cold.seconds, again.seconds, phases, moved)

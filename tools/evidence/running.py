@@ -16,16 +16,18 @@ from evidence.provenance import provenance, same_code
 from evidence.record import (
     INVALID,
     RAW,
+    USED,
     Limits,
     Pool,
     Record,
     Request,
     Setup,
     Workload,
+    most_held,
     read_record,
 )
 from evidence.sizing import l2_of_bytes, l2_of_tokens
-from evidence.watching import USED, l2_watched
+from evidence.watching import l2_watched
 from patchstack.errors import Exit, ToolError
 from serving.client import Client
 from serving.l2 import L2, DevicePool
@@ -177,11 +179,11 @@ def _serve(
             command = bench_command(launch.url, experiment.model, workload, at)
             warm_up(client, workload, experiment.device)
             before = snapshot(settled_metrics(client))
-            with l2_watched(client) as l2_use:
+            with l2_watched(client, before.gauges.get(USED)) as l2_use:
                 benched = run_bench(command, launch.environment, workload, at)
             after = snapshot(settled_metrics(client))
             counted = after.counted_since(before)
-            held = max([*l2_use, after.gauges.get(USED, 0.0)])
+            held = most_held(l2_use, after.gauges)
             yield Record(
                 setup=setup,
                 repeat=visit.repeat,

@@ -13,9 +13,8 @@ from machine.finding import Finding, failed, passed, skipped
 from patchstack.context import Context
 from patchstack.revisions import load_revisions
 from patchstack.wheel import own_version
+from serving.environment import PATCHED
 
-#: A file that the series adds.
-_PATCHED = "srt/mem_cache/pool_host/l2_codec.py"
 _INSTALL = "install the wheels that tools/apply.py --rev pin --wheel writes"
 _NAMED = 3
 
@@ -55,7 +54,7 @@ def read_installed() -> Installed:
     if spec is None or spec.origin is None:
         return Installed(hiqcache=library)
     folder = Path(spec.origin).resolve().parent
-    patched, wheel = (folder / _PATCHED).is_file(), _wheel_of(folder)
+    patched, wheel = (folder / PATCHED).is_file(), _wheel_of(folder)
     if wheel is None:
         return Installed(folder, patched, hiqcache=library)
     return Installed(folder, patched, wheel.version, tuple(wheel.requires or ()), library)

@@ -1,8 +1,8 @@
 """From which bandwidth on decoding takes longer than the bytes that are saved.
 
-A restore is taken for its move and then its decoding, ``bytes / bandwidth + decode``: what overlaps
-of the two only shortens it. A raw one has more bytes and no decoding. So the two take as long at
-``(raw bytes - encoded bytes) / decode``.
+A restore is taken for its move and then its decoding, the scatter included, ``bytes / bandwidth +
+decode``: what overlaps of the two only shortens it. A raw one has more bytes and no decoding. So
+the two take as long at ``(raw bytes - encoded bytes) / decode``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def break_evens(measured: Restore) -> list[BreakEven]:
     raw = {row.prefix_tokens: row.bytes for row in measured.rows if row.configuration == RAW}
     found = []
     for row in measured.restored:
-        decode_s, raw_bytes = row.phases.get("decode_s"), raw.get(row.prefix_tokens)
+        decode_s, raw_bytes = row.phase("decode_s"), raw.get(row.prefix_tokens)
         if decode_s and row.bytes and raw_bytes and row.bytes < raw_bytes:
             weighed = (row.configuration, row.prefix_tokens, raw_bytes, row.bytes, decode_s)
             found.append(BreakEven(*weighed))

@@ -26,7 +26,7 @@ def make_document(inputs: Inputs) -> Document:
 
 def _sections(inputs: Inputs) -> Iterator[Section]:
     results = inputs.results
-    yield in_short(results.experiments)
+    yield in_short(results)
     yield provenance(results)
     for at, (name, cases) in enumerate(results.experiments.items(), start=1):
         yield experiment(name, cases, at)

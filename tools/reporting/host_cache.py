@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from evidence.record import Record
-from evidence.watching import USED
+from evidence.record import USED, Record
 from reporting.content import Block, Heading, Section, Table, Text
 from reporting.measures import POOL, Measure, tenths, whole
 from reporting.runs import Case, Results
@@ -23,7 +22,7 @@ def host_cache(results: Results) -> Section:
         "runs in which they were read each second, the largest reading. The median of the repeats."
     )
     blocks: list[Block] = [Text(words)]
-    for case in results.cases:
+    for case in results.headline:
         blocks += [Heading(case.title), _table(case)]
     return Section("L2: use and evictions", tuple(blocks))
 
@@ -43,15 +42,13 @@ def _measures(runs: Iterable[Record]) -> list[Measure]:
         *POOL[:1],
         Measure("used at the end", "tokens", lambda run: _gauge(run, USED), whole),
         Measure("used at the end", "% of capacity", _share, tenths),
-        Measure("used at most", "tokens", lambda run: max(run.l2_use, default=None), whole),
+        Measure("used at most", "tokens", lambda run: run.most_held, whole),
         *(Measure(_title(name), _unit(name), _counter(name), whole) for name in counted),
     ]
 
 
 def _gauge(run: Record, name: str) -> float | None:
-    """Return a gauge; ranks that share a model's heads hold the same tokens."""
-    found = [value for key, value in run.gauges.items() if key.partition("{")[0] == name]
-    return max(found) if found and run.pool else None
+    return run.gauges.get(name) if run.pool else None
 
 
 def _share(run: Record) -> float | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from evidence.record import NO_L2
 from reporting.loading import load
 from reporting.spread import Difference
 
-SCHEMA, KIND = 1, "restore"
+SCHEMA, KIND = 2, "restore"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Row:
     cold_ttft_s
         The same before anything was in a cache.
     phases
-        Seconds of a restore's parts.
+        Seconds that its restore took to move bytes, and to decode and scatter them, for each
+        repeat; None where the server does not count that.
     bytes
         Of the prefix in the L2.
     """
@@ -37,7 +39,7 @@ class Row:
     prefix_tokens: int
     ttft_s: tuple[float, ...]
     cold_ttft_s: tuple[float, ...] = ()
-    phases: dict[str, float | None] = field(default_factory=dict)
+    phases: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
     bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -45,6 +47,11 @@ class Row:
             raise ValueError(f"a row of {self.configuration} has no prefix or no repeat")
         if min(self.ttft_s + self.cold_ttft_s) < 0:
             raise ValueError(f"a row of {self.configuration} has a time below zero")
+
+    def phase(self, name: str) -> float | None:
+        """Return the median of a phase over the repeats, if it was counted."""
+        found = [seconds for seconds in self.phases.get(name, ()) if seconds is not None]
+        return median(found) if found else None
 
     @property
     def gained(self) -> Difference | None:

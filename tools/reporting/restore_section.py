@@ -21,8 +21,9 @@ def restores(measured: Restore) -> Section:
     words = (
         f"{measured.model}. A prefix is computed, leaves L1, and is asked for again. Gained: "
         "seconds of computing less those of restoring, the mean over the repeats with its "
-        f"{CONFIDENCE} % interval. Times raw: the median over that of the raw L2. On a CPU, "
-        "SGLang's torch_native attention goes over a restored prefix again."
+        f"{CONFIDENCE} % interval. Times raw: the median over that of the raw L2. Decode: with the "
+        "scatter of what was decoded. On a CPU, SGLang's torch_native attention computes what "
+        "comes of a restored prefix too and throws it away, so that a restore saves little there."
     )
     caption = (
         "Time to first token against prefix length: restored from each L2, and "
@@ -44,31 +45,34 @@ def _weighed(measured: Restore) -> tuple[Block, ...]:
         "Break-even: the bandwidth at which a move of fewer bytes and its decoding, one after the "
         "other, take as long as the move of a raw restore; below it the encoded restore is the "
         "faster. Decoding was measured on this machine, and is the bytes of KV that it makes in a "
-        "second. For a bus: how many times as long as a raw restore it would take with this "
-        "decoding, and the decoding that would break even there."
+        "second. For a bus: the decoding that breaks even there, and how many times as long as a "
+        "raw restore one would take if a machine with that bus decoded as slowly as this one. No "
+        "decoding was timed on a GPU."
     )
     header = (
         "configuration, prefix", "decoding, GB/s", "break-even, GB/s",
-        *(f"{bus} ({rate / 1e9:.0f} GB/s): times raw; needs, GB/s" for bus, rate in BUSES.items()),
+        *(f"{bus}, {rate / 1e9:.0f} GB/s: needs, GB/s" for bus, rate in BUSES.items()),
+        *(f"{bus}, as slowly: times raw" for bus in BUSES),
     )  # fmt: skip
     rows = tuple(
         (
             f"{one.configuration}, {one.prefix_tokens:,} tokens",
-            three_digits(one.decode_rate / 1e9),
-            three_digits(one.bandwidth / 1e9),
-            *(
-                f"{three_digits(one.against_raw(rate))}; "
-                f"{three_digits(one.needed_rate(rate) / 1e9)}"
-                for rate in BUSES.values()
-            ),
+            *map(_gigabytes, (one.decode_rate, one.bandwidth)),
+            *(_gigabytes(one.needed_rate(rate)) for rate in BUSES.values()),
+            *(three_digits(one.against_raw(rate)) for rate in BUSES.values()),
         )
         for one in found
     )
     return Text(words), Table(header, rows)
 
 
+def _gigabytes(rate: float) -> str:
+    return three_digits(rate / 1e9)
+
+
 def _table(measured: Restore) -> Table:
-    phases = list(dict.fromkeys(name for row in measured.rows for name in row.phases))
+    counted = [name for row in measured.rows for name in row.phases if row.phase(name) is not None]
+    phases = list(dict.fromkeys(counted))
     header = (
         "configuration, prefix", "time to first token, s", f"{RECOMPUTED}, s", "gained, s",
         "times raw",
@@ -82,7 +86,7 @@ def _table(measured: Restore) -> Table:
 
 def _cells(row: Row, raw: Mapping[int, float], phases: list[str]) -> tuple[str, ...]:
     reference = raw.get(row.prefix_tokens)
-    found = [row.phases.get(name) for name in phases]
+    found = map(row.phase, phases)
     return (
         f"{row.configuration}, {row.prefix_tokens:,} tokens",
         _SECONDS.spread(row.ttft_s),

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evidence.record import NO_L2, RAW, Record, Setup, Workload, read_record
+from evidence.provenance import same_code
+from evidence.record import NO_L2, RAW, Record, Setup, Workload, read_record, run_files
 from patchstack.errors import Exit, ToolError
 from reporting.loading import build, clean, load_json, refused
 from reporting.varied import Varied, varied
@@ -20,29 +21,21 @@ _FIRST = (NO_L2, RAW)
 
 
 def load_runs(paths: Iterable[Path]) -> list[Record]:
-    """Read files, and in folders all files but those that say that they are of another kind.
+    """Read files, and in folders all files but those of another kind.
 
     Raises
     ------
     ToolError
-        If there is no run, or a file is not one.
+        If there is no run, a file is not one, or runs that would be compared are not of one
+        measurement.
     """
-    found = [run for path in paths for run in _at(path)]
-    if not found:
-        raise ToolError("there are no runs", "run tools/experiment.py first", Exit.USAGE)
-    runs = sorted(found, key=lambda run: (run.setup.experiment, run.position, run.started))
+    runs = sorted(
+        map(_load, run_files(paths)),
+        key=lambda run: (run.setup.experiment, run.position, run.started),
+    )
     _refuse_twice(runs)
+    _refuse_mixed(runs)
     return runs
-
-
-def _at(path: Path) -> Iterable[Record]:
-    if not path.is_dir():
-        yield _load(path)
-        return
-    for file in sorted(path.rglob("*.json")):
-        found = load_json(file, _WHAT)
-        if not (isinstance(found, dict) and "kind" in found):
-            yield _load(file)
 
 
 def _load(file: Path) -> Record:
@@ -80,6 +73,18 @@ def _refuse_twice(runs: Sequence[Record]) -> None:
             what = f"{run.setup.experiment} has {which} twice"
             raise ToolError(what, "give the runs of one measurement", Exit.USAGE)
         seen.add(key)
+
+
+def _refuse_mixed(runs: Sequence[Record]) -> None:
+    """Refuse runs of one case whose code or machine differ."""
+    first: dict[tuple[Any, ...], Record] = {}
+    for run in runs:
+        if run.invalid:
+            continue
+        other = first.setdefault(case_of(run.setup), run)
+        if same_code(run.provenance) != same_code(other.provenance):
+            what = f"{run.setup.experiment} has runs of different code or machines: {other.name}"
+            raise ToolError(f"{what}, {run.name}", "give the runs of one measurement", Exit.USAGE)
 
 
 def case_of(setup: Setup) -> tuple[Any, ...]:
@@ -196,6 +201,12 @@ class Results:
         for case in self.cases:
             found.setdefault(case.setup.experiment, []).append(case)
         return found
+
+    @cached_property
+    def headline(self) -> tuple[Case, ...]:
+        """Cases of experiments of one workload, or all if there are no others."""
+        alone = tuple(cases[0] for cases in self.experiments.values() if len(cases) == 1)
+        return alone or self.cases
 
 
 def _order(case: Case) -> tuple[str, int, str]:

@@ -74,7 +74,7 @@ class Difference:
 
 
 def _quantile(freedom: int) -> float:
-    """Student's quantile; past the table, by the first term of its expansion, which is larger."""
+    """Student's quantile; past the table, a little more than it, which goes with 2.4 / freedom."""
     if freedom <= len(_QUANTILES):
         return _QUANTILES[freedom - 1]
-    return _NORMAL + 2.5 / freedom
+    return _NORMAL + 2.6 / freedom

@@ -21,6 +21,8 @@ def draw_first_tokens(case: Case) -> Figure:
     styles = looks(one.name for one in case.configurations)
     for at, one in enumerate(case.configurations):
         seconds = [value for run in one.runs for value in first_tokens(run)]
+        if not seconds:
+            continue
         drawn = np.percentile(seconds, _SHARES, method="inverted_cdf")
         # Lines that cover each other have their marks at other places.
         first = _MARKS * at // len(case.configurations)

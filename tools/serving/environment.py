@@ -12,7 +12,7 @@ from pathlib import Path
 from patchstack.errors import Exit, ToolError
 
 #: A file that the series adds.
-_PATCHED = "srt/mem_cache/pool_host/l2_codec.py"
+PATCHED = "srt/mem_cache/pool_host/l2_codec.py"
 
 
 def refuse_unpatched(environment: str) -> None:
@@ -28,7 +28,7 @@ def refuse_unpatched(environment: str) -> None:
     if sglang is None or sglang.origin is None or library is None:
         missing = "SGLang" if library else "hiqcache"
         raise ToolError(f"{missing} is not installed here", way_out, Exit.USAGE)
-    if not (Path(sglang.origin).parent / _PATCHED).is_file():
+    if not (Path(sglang.origin).parent / PATCHED).is_file():
         raise ToolError(f"SGLang {_version('sglang')} is not patched", way_out, Exit.USAGE)
 
 
