@@ -268,7 +268,7 @@ def test_provenance_is_that_of_all_runs() -> None:
 
 def test_what_is_said_first_is_of_experiments_of_one_workload() -> None:
     page = page_of(*synthetic_runs(workload=SMALL), *synthetic_sweep())
-    first = page.split("## Provenance")[0]
+    first = page.split("## Experiment")[0]
     assert "equal-bytes, working set 3,072 tokens: int8 - raw" in first
     assert "working-set, " not in first
 
@@ -295,9 +295,23 @@ def test_a_configuration_without_first_tokens_has_no_curve() -> None:
     assert rows_of(page_of(*silent), "time to first token, mean, s")[0][-1] == "-"
 
 
+def test_what_served_is_said_first() -> None:
+    runs = synthetic_runs(workload=SMALL)
+    said = "No time here says anything about a GPU."
+    told = f"Measured with synthetic-135m on: cpu. {said}"
+    assert told in page_of(*_on("cpu", runs)).split("## Experiment")[0]
+    assert "on: NVIDIA L4." in (page := page_of(*_on("NVIDIA L4", runs))) and said not in page
+
+
+def _on(device: str, runs: Sequence[Record]) -> list[Record]:
+    return [replace(one, provenance={**one.provenance, "device": device}) for one in runs]
+
+
 def test_one_repeat_is_no_difference_and_no_table_of_them() -> None:
     page = page_of(*synthetic_runs(workload=SMALL, repeats=1))
-    assert "There is one repeat, which tells no two of them apart." in page.split("## Prov")[0]
+    assert (
+        "There is one repeat, which tells no two of them apart." in page.split("## Experiment")[0]
+    )
     assert "one pair" not in page and "| difference |" not in page
 
 
@@ -472,8 +486,8 @@ def test_each_sweep_says_where_more_tokens_pay_and_where_no_longer(tmp_path: Pat
     page = page_of(synthetic_run(workload=SMALL), simulations=(sweep,))
     assert (
         "int8, int8-hadamard: at most 40.0 points above raw, at 512 GB per rank; 1 point or more "
-        "at 32 and 128 to 512 GB per rank; within 1 point of the ceiling, where more pays no "
-        "longer, at 512 to 2,048 GB per rank"
+        "at 32 and 128 to 512 GB per rank; within 1 point of all that could be hit at 512 to 2,048 "
+        "GB per rank"
     ) in page.replace("\n  ", " ")
 
 

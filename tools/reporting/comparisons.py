@@ -72,18 +72,28 @@ def pairings(case: Case) -> Iterator[Pairing]:
 
 def in_short(results: Results) -> Section:
     """Return the section of what the repeats tell of hits and of the wait for the first token."""
+    where = Text(_where(results))
     pairs = [(case, pair) for case in results.headline for pair in pairings(case)]
     if not pairs:
-        return Section("In short", (Text("No two configurations of a workload were measured."),))
+        lone = Text("No two configurations of a workload were measured.")
+        return Section("In short", (where, lone))
     rows = [
         (f"{case.title}: {pair.title}", *(_difference(pair, measure) for measure in IN_SHORT))
         for case, pair in pairs
         if pair.is_repeated
     ]
     if not rows:
-        return Section("In short", (Text(_NOT_REPEATED),))
+        return Section("In short", (where, Text(_NOT_REPEATED)))
     header = ("difference", *(measure.difference_title for measure in IN_SHORT))
-    return Section("In short", (Text(_METHOD), Table(header, tuple(rows))))
+    return Section("In short", (where, Text(_METHOD), Table(header, tuple(rows))))
+
+
+def _where(results: Results) -> str:
+    """Say what served, and of what its times say nothing."""
+    devices = dict.fromkeys(str(run.provenance.get("device")) for run in results.runs)
+    models = dict.fromkeys(run.setup.model for run in results.runs)
+    told = f"Measured with {', '.join(models)} on: {', '.join(devices)}."
+    return f"{told} No time here says anything about a GPU." if "cpu" in devices else told
 
 
 def experiment(name: str, cases: Sequence[Case], at: int) -> Section:

@@ -21,19 +21,18 @@ TITLE = "HiQCache: results"
 
 def make_document(inputs: Inputs) -> Document:
     """Return the page of what was read."""
-    return Document(TITLE, (*_sections(inputs), _unmeasured(inputs)))
+    results = inputs.results
+    ending = (host_cache(results), provenance(results), commands(results))
+    return Document(TITLE, (*_sections(inputs), _unmeasured(inputs), *ending))
 
 
 def _sections(inputs: Inputs) -> Iterator[Section]:
     results = inputs.results
     yield in_short(results)
-    yield provenance(results)
     for at, (name, cases) in enumerate(results.experiments.items(), start=1):
         yield experiment(name, cases, at)
     yield beside_ours(results)
-    yield host_cache(results)
     yield from _beside_runs(inputs)
-    yield commands(results)
 
 
 def _beside_runs(inputs: Inputs) -> Iterator[Section]:

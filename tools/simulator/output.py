@@ -123,8 +123,8 @@ def payoff_lines(found: Sweep) -> Iterator[str]:
 def _payoff(payoff: Payoff, found: Sweep) -> str:
     return (
         f"at most {payoff.most:.1f} points above {RAW}, {_at((payoff.most_at,), found)}; "
-        f"{WORTH:g} point or more {_at(payoff.pays_at, found)}; within {WORTH:g} point of the "
-        f"ceiling, where more pays no longer, {_at(payoff.full_at, found)}"
+        f"{WORTH:g} point or more {_at(payoff.pays_at, found)}; within {WORTH:g} point of all that "
+        f"could be hit {_at(payoff.full_at, found)}"
     )
 
 
