@@ -24,10 +24,11 @@ logger = logging.getLogger(__name__)
 
 #: Tokens of one chunk of a backup. All its layers are encoded together, so that a backup takes few
 #: launches; the chunk bounds the memory for it (:attr:`StagedTransfer.nbytes`). A load is layer by
-#: layer, so the same memory decodes as many tokens more as there are layers. On a CPU, where a
-#: launch is nothing, the temporaries of a chunk should stay in cache instead.
-CHUNK_TOKENS = {"cpu": 64}
-DEFAULT_CHUNK_TOKENS = 128
+#: layer, so the same memory decodes as many tokens more as there are layers.
+CHUNK_TOKENS = 128
+#: On a CPU, tokens of a backup's chunk and of a load's: its temporaries should stay in cache, and
+#: be large enough for a second thread to be worth its wake-up.
+CPU_CHUNK_TOKENS = (64, 512)
 
 #: ``move(host_rows, staging_rows)`` copies those rows of both halves of the host pool from or to
 #: those rows of a staging buffer's halves, on the current stream.
@@ -103,15 +104,19 @@ class StagedTransfer:
         self, codec: KVCodec, device: torch.device, chunk_tokens: int | None = None
     ) -> None:
         g = codec.geometry
-        chosen = chunk_tokens or CHUNK_TOKENS.get(device.type)
-        pages = -(-(chosen or DEFAULT_CHUNK_TOKENS) // g.page_size)
+        if chunk_tokens:
+            chunks = chunk_tokens, chunk_tokens
+        else:
+            on_a_cpu = device.type == "cpu"
+            chunks = CPU_CHUNK_TOKENS if on_a_cpu else (CHUNK_TOKENS, CHUNK_TOKENS * g.layers)
+        backup_pages, load_pages = (-(-tokens // g.page_size) for tokens in chunks)
         self.codec = codec
         self._device = device
         # SGLang's direct backend hands indices over on the host, its kernels on the device.
         devices = [torch.device("cpu"), device]
         # A backup encodes all layers of a chunk; a load decodes one, before the next is fetched.
-        self._backup = _Lane.allocate(codec, g.layers, pages, devices)
-        self._load = _Lane.allocate(codec, 1, pages if chosen else pages * g.layers, devices)
+        self._backup = _Lane.allocate(codec, g.layers, backup_pages, devices)
+        self._load = _Lane.allocate(codec, 1, load_pages, devices)
         logger.info("L2 codec %s", self.summary())
 
     @property

@@ -23,7 +23,7 @@ from tests.unit.host_arena import HostArena
 CPU = torch.device("cpu")
 GEOMETRY = KVGeometry(layers=3, kv_heads=3, head_dim=64, page_size=16)
 SLOTS = 256
-CHUNKS = 4  # of the 64 tokens that a CPU moves at a time
+CHUNKS = 4  # of the 64 tokens that a CPU backs up at a time
 PROJECT = Path(__file__).parents[2]
 MODELS = itertools.count()
 
@@ -186,6 +186,7 @@ def test_a_transfer_that_fails_leaves_the_next_one_right(codec: str, model: str)
 def pool_on_cuda(monkeypatch: pytest.MonkeyPatch, model: str) -> Served:
     """A pool whose clock is CUDA's, and CUDA's events a stand-in's."""
     DelayedEvent.begin()
+    monkeypatch.setattr("hiqcache.staging.CPU_CHUNK_TOKENS", (64, 64))
     monkeypatch.setattr(torch.cuda, "Event", DelayedEvent)
     clock = _Spans.on
     monkeypatch.setattr(_Spans, "on", lambda device: clock(torch.device("cuda")))

@@ -58,27 +58,27 @@ def paged_slots(count: int, slots: int, page_size: int, seed: int) -> torch.Tens
 
 
 @pytest.mark.parametrize(
-    ("device_type", "page_size", "wanted", "chunk"),
+    ("device_type", "page_size", "wanted", "backup", "load"),
     [
-        ("cpu", 1, None, 64),
-        ("cpu", 128, None, 128),
-        ("meta", 1, None, 128),
-        ("cpu", 48, None, 96),
-        ("cpu", 64, 100, 128),
-        ("cpu", 1, 100, 100),
-        ("cpu", 16, 1, 16),
+        ("cpu", 1, None, 64, 512),
+        ("cpu", 128, None, 128, 512),
+        ("cpu", 1024, None, 1024, 1024),
+        # Where a launch costs, a load's one layer is decoded in chunks of as much memory.
+        ("meta", 1, None, 128, 3 * 128),
+        ("cpu", 48, None, 96, 528),
+        ("cpu", 64, 100, 128, 128),
+        ("cpu", 1, 100, 100, 100),
+        ("cpu", 16, 1, 16, 16),
     ],
 )
 def test_a_chunk_is_whole_pages(
-    device_type: str, page_size: int, wanted: int | None, chunk: int
+    device_type: str, page_size: int, wanted: int | None, backup: int, load: int
 ) -> None:
     g = replace(GEOMETRY, page_size=page_size)
     codec = Int8Codec(g)
     transfer = StagedTransfer(codec, torch.device(device_type), wanted)
-    assert transfer.chunk_tokens == chunk
-    # Where a launch costs, a load's one layer is decoded in chunks of as much memory.
-    load_layers = 3 if device_type == "meta" and wanted is None else 1
-    rows = (3 + load_layers) * chunk
+    assert transfer.chunk_tokens == backup
+    rows = 3 * backup + load
     units = rows // page_size
     temporaries = 4 * g.keys.row_values + (4 + 4 + 2 + 1) * g.kv_heads
     assert transfer.nbytes == (
@@ -250,9 +250,7 @@ def test_k_and_v_of_different_widths_and_of_fp16(
 
 
 def test_a_load_may_take_longer_chunks_than_a_backup(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As on a GPU, where a launch costs more than a cache miss.
-    monkeypatch.setattr(staging, "CHUNK_TOKENS", {})
-    monkeypatch.setattr(staging, "DEFAULT_CHUNK_TOKENS", 32)
+    monkeypatch.setattr(staging, "CPU_CHUNK_TOKENS", (32, 96))
     trip = RoundTrip(Int8Codec(replace(GEOMETRY, page_size=16)), 3 * 96 + 16)
     trip.transfer = StagedTransfer(trip.codec, CPU)
     trip.arena = HostArena(trip.transfer, SLOTS // 16)
