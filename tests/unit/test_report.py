@@ -36,11 +36,12 @@ from reporting.measures import FIRST_TOKEN, HIT_RATE, JUDGED, three_digits
 from reporting.restore import load_restore
 from reporting.restore_plot import RECOMPUTED, draw_restore
 from reporting.runs import Results, load_runs
-from reporting.simulation import Simulation, load_simulations
+from reporting.simulation import Compared, Simulation, Validation, load_simulations
 from reporting.simulation_plot import draw_simulated
 from reporting.spread import Difference, Spread
 from reporting.ttft_plot import draw_first_tokens
 from reporting.unmeasured import DISTORTION, ON_A_GPU, RESTORE, SIMULATIONS, VALIDATION
+from reporting.validation_plot import draw_validation
 from reporting.varied import WORKING_SET
 from tests.synthetic_runs import (
     CONFIGURATIONS,
@@ -324,6 +325,15 @@ def test_a_sweep_has_a_row_for_each_workload() -> None:
     for size in sizes:
         hits, waits = rows_of(page, f"{size:,}")
         assert len(hits) == len(waits) == len(names) and "-" not in (*hits, *waits)
+
+
+def test_each_run_is_drawn_against_its_simulation() -> None:
+    runs = (Compared("a", "raw", 40.0, 41.0), Compared("b", "int8", 70.0, 70.5))
+    (axes,) = draw_validation(Validation(2.0, runs)).axes
+    marks = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert (marks["raw"], marks["int8"]) == ([[41, 40]], [[70.5, 70]])
+    bounds = [line.get_ydata()[0] for line in axes.lines[:3]]
+    assert bounds == [0, -2, 2]
 
 
 def test_what_did_not_serve_a_workload_of_a_sweep_has_no_figure() -> None:

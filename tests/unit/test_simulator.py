@@ -463,8 +463,10 @@ def test_what_waits_counts_as_used_now_and_then() -> None:
 
 def test_what_waits_for_copies_to_end_goes_on_with_the_first_that_comes() -> None:
     """As an idle server does with ``--sleep-on-idle``: only a request wakes it."""
-    assert list(passes(Server(250, 1000), 6, 3, output=2).values()) == [[0], [1], [2, 3], [4, 5]]
-    assert list(passes(Server(250), 6, 3, output=2).values()) == [[0], [1], [2], [3], [4], [5]]
+    copied = passes(Server(350, 1000), 9, 4, output=2)
+    assert list(copied.values()) == [[0], [1, 2], [3, 4], [5], [6, 7], [8]]
+    at_once = passes(Server(350), 9, 4, output=2)
+    assert list(at_once.values()) == [[0], [1, 2], [3], [4, 5], [6], [7, 8]]
 
 
 # --- what is refused -----------------------------------------------------------------------------
