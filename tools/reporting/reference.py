@@ -44,8 +44,9 @@ def beside_ours(results: Results) -> Section:
     rows += [(case.title, *(_ours(case, name) for name in SEED)) for case in cases]
     words = (
         f"The reference is the system that HiQCache follows, with {WHERE}; its raw and its INT8 L2 "
-        "had the same bytes. Its repeats were apart from the run whose figure stands first. Model, machine and workload are others here, so that only the order "
-        "and the rough size of the steps can be compared. The lengths of its questions are not "
+        "had the same bytes. Its repeats were apart from the run whose figure stands first. Model, "
+        "machine and workload are others here, so that only the order and the rough size of the "
+        "steps can be compared. The lengths of its questions are not "
         "known: of 32, 64 and 112 tokens that were simulated, the default scale has the 32 that "
         "came nearest to it, so how near the figures are confirms nothing by itself."
     )
