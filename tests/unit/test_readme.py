@@ -99,6 +99,17 @@ def test_the_logprob_differences_are_the_committed_ones() -> None:
     }
 
 
+def test_how_many_answers_are_the_same_is_what_was_measured() -> None:
+    codecs = json.loads((ROOT / "docs" / "quality.json").read_text("utf-8"))["codecs"]
+    _, _, told = README.partition("tokens that are\ngenerated greedily then")
+    sentence = " ".join(told.partition(":")[0].split())
+    shown = re.findall(r"(\d+) %(?: of the answers)? with `([a-z0-9-]+)`", sentence)
+    assert {name: value for value, name in shown} == {
+        name: f"{codec['figures']['tokens_32']['value']:.0%}".rstrip("%")
+        for name, codec in codecs.items()
+    }
+
+
 def test_the_hit_rates_are_those_of_the_committed_runs() -> None:
     shown = {row[0]: row[1:] for row in table("| no L2 | raw BF16 L2 | INT8 L2")}
     runs = [run for run in read_records([ROOT / "results/runs/equal-bytes"]) if not run.invalid]
