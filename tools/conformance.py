@@ -54,16 +54,16 @@ def parser() -> Parser:
 def print_table(manifest: Manifest) -> None:
     """Print the beginning of a digest of each format's digests."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from formats.catalogue import built_in
+    from serving.printing import Printer
 
     table = Table("format", "vectors", "their digest", box=box.SIMPLE_HEAD)
     for name in built_in():
         count, together = manifest.of_format(name)
         table.add_row(name, str(count), together[:16])
-    Console(soft_wrap=True).print(table)
+    Printer().table(table)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -123,8 +123,9 @@ def as_json(device: torch.device, results: Sequence[Measured]) -> str:
 def print_table(results: Sequence[Measured]) -> None:
     """Print the result as a table, a row for each input."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from serving.printing import Printer
 
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("input")
@@ -142,7 +143,7 @@ def print_table(results: Sequence[Measured]) -> None:
             *(f"{number:.3g}" for number in numbers),
             f"{result.report.total:.1%}",
         )
-    Console(soft_wrap=True).print(table)
+    Printer().table(table)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

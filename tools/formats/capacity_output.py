@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from formats.capacity import Capacity, Deployment, Refused
+from serving.printing import Printer
 
 _TOKEN_COLUMNS = ("a rank", "all ranks", "ratio", "padding")
 _POOL_COLUMNS = ("budget", "tokens", "a rank", "all ranks")
@@ -31,16 +31,16 @@ def to_json(served: Deployment, results: Sequence[Capacity | Refused]) -> str:
 
 def print_table(served: Deployment, results: Sequence[Capacity | Refused]) -> None:
     """Print the bytes of a token, the pools of each budget, and what is refused."""
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    console.print(heading_of(served))
+    printer = Printer()
+    printer.print(heading_of(served))
     held = [result for result in results if isinstance(result, Capacity)]
     if held:
-        console.print(_table("bytes per token", _TOKEN_COLUMNS, map(_token, held)))
+        printer.table(_table("bytes per token", _TOKEN_COLUMNS, map(_token, held)))
         pools = (row for result in held for row in _pools(result))
-        console.print(_table("tokens, GB taken", _POOL_COLUMNS, pools))
+        printer.table(_table("tokens, GB taken", _POOL_COLUMNS, pools))
     for result in results:
         if isinstance(result, Refused):
-            console.print(f"refused: {result.refused}")
+            printer.print(f"refused: {result.refused}")
 
 
 def _table(name: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

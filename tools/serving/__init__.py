@@ -18,6 +18,7 @@ module                  what lives there
 ``output``              the table and the JSON
 ``progress``            what is told meanwhile
 ``delivery``            where a result goes
+``printing``            tables on standard output
 ``quality``             another experiment: what restores do to answers
 ``environment``         the versions and the machine of a run
 ======================  =====================================================================

@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from patchstack.errors import Exit, ToolError
@@ -36,6 +36,27 @@ def refuse_unwritable(option: str, file: Path | None) -> None:
         raise ToolError(f"{option} {file} cannot be written", hint, Exit.USAGE)
 
 
+def refuse_overwriting(outputs: Mapping[str, Path | None], inputs: Iterable[Path]) -> None:
+    """Refuse an output that is an input, or another output.
+
+    Parameters
+    ----------
+    outputs
+        By option.
+    inputs
+        Files that are read.
+    """
+    taken = {file.resolve(): "read" for file in inputs}
+    for option, file in outputs.items():
+        if file is None or file == _STANDARD_OUTPUT or _is_special(file):
+            continue
+        place = file.resolve()
+        if place in taken:
+            what = f"{option} {file} is a file that is {taken[place]}"
+            raise ToolError(what, "name another file", Exit.USAGE)
+        taken[place] = f"written by {option}"
+
+
 def deliver(print_table: Callable[[], None], text: str, file: Path | None) -> None:
     """Print the table, the JSON, or write the one and print the other.
 
@@ -51,9 +72,9 @@ def deliver(print_table: Callable[[], None], text: str, file: Path | None) -> No
     if file == _STANDARD_OUTPUT:
         print(text)
         return
-    print_table()
-    if file:
+    if file:  # first: whoever reads the table may have seen enough
         write_file(file, text)
+    print_table()
 
 
 def write_file(file: Path, text: str) -> None:

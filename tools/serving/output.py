@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from serving.experiment import Run
+from serving.printing import Printer
 from serving.results import Comparison, Difference, FirstToken, Summary
 
 #: Grows when a field is renamed, removed or means something else.
@@ -112,6 +112,6 @@ L2 (positions); without L2 those were computed anew.
 
 def print_table(comparison: Comparison) -> None:
     """Print the table and its footnote on standard output."""
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(table(comparison))
-    console.print(footnote(comparison))
+    printer = Printer()
+    printer.table(table(comparison))
+    printer.print(footnote(comparison))

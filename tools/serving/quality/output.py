@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from serving.environment import Environment
+from serving.printing import Printer
 from serving.quality.document import Document
 
-_WIDEST = 1000
 _HEAD = """\
 # Quality after a restore
 
@@ -108,11 +107,9 @@ def print_table(document: Document) -> None:
         table.add_column(codec, justify="right")
     for row in rows:
         table.add_row(*row)
-    # As wide as it is: a cell that is broken in two is hard to read, and a pipe has no width.
-    width = max(Console().width, Console(width=_WIDEST).measure(table).maximum)
-    console = Console(width=width, soft_wrap=True, highlight=False, markup=False)
-    console.print(table)
-    console.print("\n".join(notes(document)))
+    printer = Printer()
+    printer.table(table)
+    printer.print("\n".join(notes(document)))
 
 
 def page(document: Document) -> str:
