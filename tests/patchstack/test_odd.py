@@ -185,6 +185,42 @@ def test_standard_output_that_is_full_at_once(scripts: Scripts, arguments: tuple
     scripts.world.refused(outcome, 2, "No space left on device")
 
 
+def said_by(body: str, *before: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a tool of one statement."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r})\n"
+        f"from patchstack.command import run\ndef body():\n    {body}\n    return 0\n"
+        "sys.exit(run('x', body))"
+    )
+    command = [*before, sys.executable, "-c", code]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, check=False
+    )
+
+
+def test_signs_that_cannot_be_written_and_names_that_are_no_text() -> None:
+    done = said_by(r"print('a \u2026 \udcff b')", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout) == (0, b"a \\u2026 \xff b\n")
+
+
+def test_a_reader_that_has_seen_enough_is_told_in_one_line() -> None:
+    done = said_by("raise BrokenPipeError(32, 'Broken pipe')")
+    what = b"standard output cannot be written: Broken pipe"
+    assert done.returncode == 2
+    assert done.stderr == b"x: " + what + b"; make room there, or lead it elsewhere\n"
+
+
+def test_too_little_memory_is_told_in_one_line() -> None:
+    done = said_by("raise MemoryError")
+    assert (done.returncode, done.stderr) == (2, b"x: there is not enough memory; ask for less\n")
+
+
+def test_a_closed_standard_error_sends_nothing_to_standard_output() -> None:
+    closed = ("sh", "-c", 'exec "$@" 2>&-', "sh")
+    done = said_by("print('progress', file=sys.stderr)", *closed)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
 def test_standard_output_that_is_closed(scripts: Scripts) -> None:
     outcome = scripts.run("map.py", before=("bash", "-c", 'exec "$0" "$@" >&-'))
     assert (outcome.code, outcome.err) == (0, "")

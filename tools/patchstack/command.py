@@ -7,6 +7,7 @@ need are installed, so it imports neither.
 from __future__ import annotations
 
 import argparse
+import codecs
 import errno
 import io
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from patchstack.errors import Exit, ToolError
@@ -26,10 +28,15 @@ if TYPE_CHECKING:
     from patchstack.report import Progress
 
 MINIMUM_PYTHON = (3, 11)
+#: More of anything is a slip of the hand.
+LARGEST = 10**12
 #: What the tools of the patch stack need, as in the README.
 INSTALL = "pip install gitpython packaging rich hatchling"
 #: What the tools that encode need.
 INSTALL_TORCH = "pip install torch numpy rich (a CPU build of torch will do)"
+_AS_IT_IS = "hiqcache-as-it-is"
+#: Signs that stand for the bytes of a name that is no text.
+_ESCAPED = range(0xDC80, 0xDD00)
 _PACKAGES = {"git": "GitPython"}  # where a module's name says something else
 _WAYS_OUT = {
     errno.EACCES: "get the right to it, or name another place (--help, HIQCACHE_CACHE)",
@@ -77,6 +84,8 @@ def at_least_one(text: str) -> int:
     """Read a count, as the ``type`` of an option."""
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("it has to be at least 1")
+    if value > LARGEST:
+        raise argparse.ArgumentTypeError(f"it has to be at most {LARGEST:,}")
     return value
 
 
@@ -170,6 +179,11 @@ def run(program: str, body: Callable[[], int], install: str = INSTALL) -> int:
     except ModuleNotFoundError as error:
         package = _PACKAGES.get(error.name or "", error.name)
         return _fail(program, f"{package} is not installed; run {install}", Exit.USAGE)
+    except BrokenPipeError:
+        _give_up(sys.stdout)
+        return _fail(program, str(_unread("Broken pipe")), Exit.USAGE)
+    except MemoryError:
+        return _fail(program, "there is not enough memory; ask for less", Exit.USAGE)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         way_out = _WAYS_OUT.get(error.errno or 0, "put that right and run again")
@@ -198,7 +212,10 @@ def _stoppable() -> Iterator[None]:
 @contextmanager
 def _printed() -> Iterator[None]:
     """Print names of files as the bytes that they are, and all of it before the tool ends."""
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+    if sys.stderr is None:  # a shell can close it, and what is for it would go elsewhere
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    codecs.register_error(_AS_IT_IS, _encode_name)
+    for stream, errors in ((sys.stdout, _AS_IT_IS), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
     try:
@@ -213,8 +230,24 @@ def _flush() -> None:
         sys.stdout.flush()
     except OSError as error:
         _give_up(sys.stdout)
-        what = f"standard output cannot be written: {error.strerror}"
-        raise ToolError(what, "make room there, or lead it elsewhere", Exit.USAGE) from None
+        raise _unread(error.strerror) from None
+
+
+def _unread(why: str | None) -> ToolError:
+    what = f"standard output cannot be written: {why}"
+    return ToolError(what, "make room there, or lead it elsewhere", Exit.USAGE)
+
+
+def _encode_name(error: UnicodeError) -> tuple[bytes, int]:
+    """Write a name's bytes as they are, and any other sign that cannot be written by its number."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    parts = (
+        bytes([ord(sign) - 0xDC00]) if ord(sign) in _ESCAPED
+        else sign.encode("ascii", "backslashreplace")
+        for sign in error.object[error.start : error.end]
+    )  # fmt: skip
+    return b"".join(parts), error.end
 
 
 def _give_up(stream: TextIO) -> None:
