@@ -19,8 +19,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# After what is installed: the library of this checkout serves where none is.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from patchstack.command import Parser, at_least_one, run
+from patchstack.command import INSTALL_TORCH, Parser, at_least_one, run
 from patchstack.errors import Exit, ToolError
 
 if TYPE_CHECKING:
@@ -143,10 +145,6 @@ def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
     from patchstack.locking import held
     from patchstack.report import Progress as StackProgress
 
-    if given.dry_run:
-        raise ToolError(
-            "--dry-run: restores are not simulated", "leave it out to measure", Exit.USAGE
-        )
     lengths = FULL if given.scale == "full" else SMALL
     lengths = replace(
         lengths,
@@ -172,6 +170,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from serving.environment import refuse_unpatched
         from serving.progress import on_standard_error
 
+        if given.dry_run and given.experiment == RESTORE:
+            what = "--dry-run: restores are not simulated"
+            raise ToolError(what, "leave it out to measure", Exit.USAGE)
         if not given.dry_run:
             refuse_unpatched("reproduce")
         with on_standard_error() as progress:
@@ -180,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             work = run_restore if given.experiment == RESTORE else run_case
             return work(given, model, progress)
 
-    return run("experiment.py", body)
+    return run("experiment.py", body, INSTALL_TORCH)
 
 
 if __name__ == "__main__":

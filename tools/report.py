@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
-from serving.delivery import add_json_option, deliver, refuse_unwritable
+from serving.delivery import add_json_option, deliver, refuse_overwriting, refuse_unwritable
 
 EXAMPLE = """\
 examples:
@@ -60,10 +60,23 @@ def refuse(given: Namespace) -> None:
     if given.check:
         if not (given.html or given.page):
             raise ToolError("--check has nothing to look at", "name --page or --html", Exit.USAGE)
+        if given.json:
+            raise ToolError("--check has no JSON", "leave --json out", Exit.USAGE)
         return
     for name in ("html", "page", "json"):
         refuse_unwritable(f"--{name}", getattr(given, name))
     refuse_folder(given.page)
+    _refuse_overwriting(given)
+
+
+def _refuse_overwriting(given: Namespace) -> None:
+    """Refuse to write over what is read, or over a run that --json has taken for its file."""
+    from evidence.record import read_for
+
+    others = [*(given.simulation or ()), given.restore, given.validation, given.rate_distortion]
+    inputs = [*read_for(given.results, given.json), *(file for file in others if file)]
+    outputs = {f"--{name}": getattr(given, name) for name in ("html", "page", "json")}
+    refuse_overwriting(outputs, inputs)
 
 
 def report(given: Namespace) -> Exit:
@@ -76,12 +89,13 @@ def report(given: Namespace) -> Exit:
     refuse(given)
     inputs = load_inputs(given)
     files = make_files(make_document(inputs), given.html, given.page)
+    as_json = to_json(inputs.results)
     if given.check:
         lines = list(stale(files, given.page))
         print("\n".join(lines) if lines else "the page is what the results say")
         return Exit.FINDINGS if lines else Exit.DONE
     write_files(files)
-    deliver(lambda: print_table(inputs.results), to_json(inputs.results), given.json)
+    deliver(lambda: print_table(inputs.results), as_json, given.json)
     return Exit.DONE
 
 

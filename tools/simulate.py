@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from formats.models import LARGEST, PRESETS
 from patchstack.command import INSTALL_TORCH, Parser, run
 from patchstack.errors import Exit, ToolError
-from serving.delivery import add_json_option, deliver, refuse_unwritable
+from serving.delivery import add_json_option, deliver, refuse_overwriting, refuse_unwritable
 from serving.l2 import WRITE_POLICIES, WRITE_THROUGH
 
 if TYPE_CHECKING:
@@ -188,11 +188,14 @@ def run_sweep(given: Namespace) -> int:
 
 def run_validation(given: Namespace) -> int:
     """Simulate real runs and tell by how much they differ."""
-    from evidence.record import read_records
+    from evidence.record import read_for
+    from reporting.runs import load_runs
     from simulator.output import print_validation, validation_json
     from simulator.validation import validate
 
-    records = read_records(given.validate)
+    outputs = {"--plot": given.plot, "--json": given.json}
+    refuse_overwriting(outputs, read_for(given.validate, given.json))
+    records = load_runs(given.validate)
     try:
         with telling(given, "runs") as told:
             found = validate(records, told)

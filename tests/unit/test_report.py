@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -916,8 +917,11 @@ def test_how_a_release_of_matplotlib_draws_is_no_difference(
         (["RUNS", "--html", "no/where.html"], "--html no/where.html: no such folder"),
         (["RUNS", "--page", "RUNS"], "is a folder"),
         (["RUNS", "--page", "page"], "--page page has no ending; try page.md"),
-        (["RUNS", "--restore", "nowhere"], "nowhere is not a measurement of restores: No such"),
-        (["RUNS", "RUNS"], "has repeat 0 of raw twice; give the runs of one measurement"),
+        (
+            ["RUNS", "--restore", "nowhere"],
+            "not a measurement of restores of schema 2: No such",
+        ),
+        (["RUNS", "RUNS"], "has repeat 0 of raw twice, once as "),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -928,7 +932,123 @@ def test_a_mistake_is_one_line(
 
 
 def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there are no runs; run tools/experiment.py first" in refused(capsys, tmp_path)
+    assert f"there are no runs in {tmp_path}; run tools/experiment.py" in refused(capsys, tmp_path)
+
+
+@pytest.mark.parametrize("option", ["--html", "--page", "--json"])
+def test_what_is_read_is_not_written_over(
+    option: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = tmp_path / "restore.md"
+    read.write_text(json.dumps(synthetic_restore()))
+    said = refused(capsys, runs, "--restore", read, option, read)
+    assert f"{option} {read} is a file that is read; name another file" in said
+    said = refused(capsys, runs, "--html", tmp_path / "a.md", "--json", tmp_path / "a.md")
+    assert "is a file that is written by --html" in said
+
+
+def test_a_run_that_an_option_took_for_its_file_stays(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = sorted(runs.rglob("*.json"))
+    before = first.read_text()
+    assert "is a file that is read" in refused(capsys, "--json", first, *others)
+    assert first.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda found: found["requests"].pop(), "requests, and not"),
+        (lambda found: found["requests"].extend(found["requests"]), "requests, and not"),
+        (lambda found: found["setup"].update(configuration="none"), "do not go together"),
+        (lambda found: found.update(repeat=-5), "it is repeat -5"),
+        (lambda found: found.update(seconds=5e-324), "without time"),
+        (lambda found: found["provenance"].update(a=_deep(450)), "is not a run"),
+    ],
+)
+def test_a_run_that_cannot_have_been_is_refused(
+    change: Any, why: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = next(file for file in runs.rglob("*.json") if "raw" in file.name)
+    found = json.loads(file.read_text())
+    change(found)
+    file.write_text(json.dumps(found))
+    assert why in refused(capsys, file)
+
+
+def _deep(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+def test_two_models_of_an_experiment_are_not_one_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = synthetic_runs(workload=SMALL, repeats=1)
+    others = [replace(one, setup=replace(one.setup, model="Qwen3-8B")) for one in runs]
+    write_runs(tmp_path / "a", runs)
+    write_runs(tmp_path / "b", others)
+    assert "runs of two models" in refused(capsys, tmp_path / "a", tmp_path / "b")
+
+
+def test_folders_are_read_through_links_and_not_for_ever(tmp_path: Path) -> None:
+    folder = write_runs(tmp_path / "real", synthetic_runs(workload=SMALL, repeats=1))
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "there").symlink_to(folder)
+    (folder / "loop").symlink_to(tmp_path / "linked")
+    assert len(load_runs([tmp_path / "linked"])) == len(load_runs([folder])) == 3
+
+
+def test_a_pipe_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(pipe := tmp_path / "x.json")
+    assert "it is no regular file" in refused(capsys, tmp_path)
+    assert "it is no regular file" in refused(capsys, pipe)
+
+
+def test_no_text_is_a_heading_or_a_block_of_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        replace(one, setup=replace(one.setup, model="    # Hit rate 99 %", experiment="# y"))
+        for one in synthetic_runs(workload=SMALL)
+    ]
+    lines = page_of(*runs).splitlines()
+    assert not [line for line in lines if line.startswith(("# Hit", "    # Hit", "# y"))]
+
+
+def test_a_page_in_a_folder_with_a_space_shows_its_drawings(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, runs, "--page", page := tmp_path / "my results.md")
+    assert "(my%20results/capacity.svg)" in page.read_text()
+    assert (tmp_path / "my results" / "capacity.svg").is_file()
+
+
+def test_drawings_of_an_earlier_page_go(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    restore = write_json(tmp_path / "restore.json", synthetic_restore())
+    run(capsys, runs, "--page", page, "--restore", restore)
+    own = tmp_path / "page" / "own.svg"
+    own.write_text("<svg/>")
+    run(capsys, runs, "--page", page)
+    assert not (tmp_path / "page" / "restore.svg").exists() and own.exists()
+    own.unlink()
+    assert check(capsys, runs, "--page", page) == []
+    assert "leave --json out" in refused(capsys, runs, "--page", page, "--check", "--json")
+
+
+@pytest.mark.parametrize("columns", ["", "0", "20", "80"])
+def test_no_figure_is_cut_on_a_narrow_terminal(
+    columns: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    out = run(capsys, runs)
+    assert "23,040" in out and "\u2026" not in out
 
 
 def test_a_file_in_the_place_of_the_drawings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,37 @@ def test_a_run_that_does_what_the_simulator_does_agrees() -> None:
 def test_a_run_with_another_l2_does_not() -> None:
     (compared,) = validate([record(1000, simulated_with=100)])
     assert not compared.agrees
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found["requests"][0].update(host_tokens="1"),
+        lambda found: found["requests"][0].update(host_tokens=10**9),
+        lambda found: found["requests"][0].update(device_tokens=float("nan")),
+        lambda found: found["setup"].update(page_size=None),
+        lambda found: found["setup"].update(configuration=5),
+        lambda found: found["server_command"].append(1),
+        lambda found: found.update(position=None),
+    ],
+)
+def test_a_run_is_read_as_strictly_as_by_the_report(
+    change: Callable[[dict], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = record(400).write(tmp_path)
+    found = json.loads(file.read_text())
+    change(found)
+    file.write_text(json.dumps(found))
+    assert tool.main(["--validate", str(tmp_path), "-q"]) == Exit.USAGE
+    out, err = capsys.readouterr()
+    assert out == "" and "is not a run" in err and err.count("\n") == 1
+
+
+def test_the_runs_are_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = record(400).write(tmp_path)
+    before = file.read_text()
+    assert tool.main(["--validate", str(tmp_path), "-q", "--json", str(file)]) == Exit.USAGE
+    assert "is a file that is read" in capsys.readouterr().err and file.read_text() == before
 
 
 def test_a_run_that_cannot_be_used_is_passed_over() -> None:

@@ -7,7 +7,8 @@ says why, and its name says that it does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from serving.delivery import write_file
 
 #: Grows when a field is renamed, removed or means something else.
 SCHEMA = 1
+
+#: Bytes of a file that is read.
+LARGEST_FILE = 2**28
 
 #: Configurations without a codec: no L2, and SGLang's own.
 NO_L2, RAW = "none", "raw"
@@ -253,6 +257,23 @@ def most_held(l2_use: Sequence[float], gauges: Mapping[str, float]) -> float:
     return max([*l2_use, gauges.get(USED, 0.0)])
 
 
+def text_of(file: Path) -> str:
+    """Read a file of JSON.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is a pipe or a device, which may never end, or too large, or no text.
+    """
+    if file.exists() and not file.is_file():
+        raise ValueError("it is no regular file")
+    if file.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE:,} bytes")
+    return file.read_text(encoding="utf-8")
+
+
 def read_record(file: Path) -> Record:
     """Read a run.
 
@@ -262,11 +283,11 @@ def read_record(file: Path) -> Record:
         If the file is not one, or is of another schema.
     """
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(text_of(file))
         if found["schema"] != SCHEMA:
             raise ValueError(f"schema {found['schema']}, not {SCHEMA}")
         return _record(found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ToolError(
             f"{file} is not a run ({type(error).__name__}: {error})",
             "give files that tools/experiment.py wrote",
@@ -299,24 +320,60 @@ def run_files(paths: Iterable[Path]) -> list[Path]:
     ------
     ToolError
         If there is none.
+    OSError
+        If a folder cannot be read.
     """
+    given = list(paths)
     files = [
         file
-        for path in paths
-        for file in (filter(_may_be_run, sorted(path.rglob("*.json"))) if path.is_dir() else [path])
+        for path in given
+        for file in (filter(_may_be_run, sorted(_below(path))) if path.is_dir() else [path])
     ]
     if not files:
-        raise ToolError("there are no runs", "run tools/experiment.py first", Exit.USAGE)
+        where = ", ".join(map(str, given))
+        raise ToolError(f"there are no runs in {where}", "run tools/experiment.py", Exit.USAGE)
     return files
+
+
+def read_for(paths: Iterable[Path], *outputs: Path | None) -> list[Path]:
+    """Return :func:`run_files`, and outputs that are runs: an option has taken one for its file."""
+    found = run_files(paths)
+    return found + [file for file in outputs if file and _is_run(file)]
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield what may be JSON in a folder and in its folders, links followed, each folder once."""
+
+    def told(error: OSError) -> None:
+        raise error
+
+    seen = set()
+    for here, folders, names in os.walk(folder, onerror=told, followlinks=True):
+        place = Path(here).stat()
+        if (place.st_dev, place.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((place.st_dev, place.st_ino))
+        yield from (Path(here, name) for name in names if name.endswith(".json"))
 
 
 def _may_be_run(file: Path) -> bool:
     """Whether a file is a run, or nothing that could be read: that is told by who reads it."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return True
+    found = _json_of(file)
     return not isinstance(found, dict) or "setup" in found
+
+
+def _is_run(file: Path) -> bool:
+    found = _json_of(file)
+    return isinstance(found, dict) and "setup" in found
+
+
+def _json_of(file: Path) -> Any:
+    """Return what a file says, or None if that is nothing."""
+    try:
+        return json.loads(text_of(file))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def read_records(paths: Iterable[Path]) -> Sequence[Record]:

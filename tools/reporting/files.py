@@ -54,11 +54,15 @@ def refuse_folder(page: Path | None) -> None:
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Write each, whole; drawings before the page that shows them."""
+    """Write each, whole; drawings before the page that shows them, and none that it does not."""
     for file in reversed(list(files)):
         if file.suffix == ".svg":
             file.parent.mkdir(exist_ok=True)
         write_file(file, files[file])
+    for folder in {file.parent for file in files if file.suffix == ".svg"}:
+        for file in set(folder.glob("*.svg")) - files.keys():
+            if _SVG.search(file.read_text(encoding="utf-8", errors="replace")):
+                file.unlink()  # a drawing of an earlier page
 
 
 def stale(files: Mapping[Path, str], page: Path | None) -> Iterator[str]:

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from evidence.record import text_of
 from patchstack.errors import Exit, ToolError
 
-#: Bytes of a file, and the size of any number in it.
-LARGEST_FILE, LARGEST_NUMBER = 2**28, 10**18
+#: The size of any number in a file.
+LARGEST_NUMBER = 10**18
 #: A text that is longer is cut.
 LONGEST_TEXT = 20_000
 _UNSHOWN = ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -41,9 +42,7 @@ def load_json(file: Path, what: str) -> Any:
         If it cannot be read or is no JSON.
     """
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE:,} bytes")
-        return json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
+        return json.loads(text_of(file), parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
         raise refused(file, what, error) from error
 

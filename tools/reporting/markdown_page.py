@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from reporting.content import Block, Bullets, Command, Document, Heading, Plot, Table, Text
 
@@ -25,7 +27,8 @@ def to_markdown(document: Document, folder: str) -> str:
     """
 
     def plot(block: Plot) -> str:
-        return f"![{_escape(block.caption)}]({folder}/{block.name}.svg)\n\n{_escape(block.caption)}"
+        place = f"{quote(os.fsencode(folder))}/{block.name}.svg"
+        return f"![{_escape(block.caption)}]({place})\n\n{_paragraph(block.caption)}"
 
     writers: dict[type[Block], Callable[[Any], str]] = {**_WRITERS, Plot: plot}
     parts = [f"# {_escape(document.title)}", "Written by `tools/report.py`; not edited by hand."]
@@ -42,7 +45,7 @@ def _escape(words: str) -> str:
 
 def _paragraph(words: str) -> str:
     """Write a paragraph that is not taken for something else."""
-    return _LEADING.sub(_led, _escape(words))
+    return _LEADING.sub(_led, _escape(words.lstrip()))
 
 
 def _led(found: re.Match[str]) -> str:

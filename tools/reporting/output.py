@@ -9,18 +9,18 @@ from dataclasses import asdict
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from reporting.comparisons import Pairing, pairings
 from reporting.measures import JUDGED, POOL, Measure
 from reporting.runs import Case, Results
 from reporting.spread import Spread
+from serving.printing import Printer
 
 
 def print_table(results: Results) -> None:
     """Print a line for each configuration that was measured, and what cannot be used."""
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    printer = Printer()
     columns = (*POOL[:1], *JUDGED[:3])
     for case in results.cases:
         table = Table(box=box.SIMPLE_HEAD)
@@ -31,9 +31,9 @@ def print_table(results: Results) -> None:
             values = (list(one.values(measure.of).values()) for measure in columns)
             cells = (each.spread(found) for each, found in zip(columns, values, strict=True))
             table.add_row(one.name, *cells)
-        console.print(table)
+        printer.table(table)
     for run in results.invalid:
-        console.print(f"not used: {run.setup.experiment}, {run.name}: {run.invalid}")
+        printer.print(f"not used: {run.setup.experiment}, {run.name}: {run.invalid}")
 
 
 def to_json(results: Results) -> str:

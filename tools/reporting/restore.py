@@ -76,6 +76,8 @@ class Restore:
             raise ValueError(f"it is of kind {self.kind}, schema {self.schema}")
         if not self.rows:
             raise ValueError("it has no rows")
+        if len({(row.configuration, row.prefix_tokens) for row in self.rows}) < len(self.rows):
+            raise ValueError("it has a configuration and length twice")
 
     @property
     def restored(self) -> tuple[Row, ...]:
@@ -106,4 +108,4 @@ def load_restore(file: Path) -> Restore:
     ToolError
         If it is another file.
     """
-    return load(Restore, file, "a measurement of restores")
+    return load(Restore, file, f"a measurement of restores of schema {SCHEMA}")

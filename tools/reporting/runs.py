@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,7 @@ def load_runs(paths: Iterable[Path]) -> list[Record]:
     )
     _refuse_twice(runs)
     _refuse_mixed(runs)
+    _refuse_alike(Results(tuple(runs)))
     return runs
 
 
@@ -46,14 +48,23 @@ def _load(file: Path) -> Record:
             _refuse_impossible(run)
     except ToolError as error:
         raise ToolError(clean(error.message), error.hint, error.exit_code) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise refused(file, _WHAT, error) from error
     return run
 
 
 def _refuse_impossible(run: Record) -> None:
-    if not (run.seconds > 0 and run.prompt_tokens > 0):
+    if not (run.seconds > 0 and run.prompt_tokens > 0 and math.isfinite(run.output_throughput)):
         raise ValueError("it is valid without a request or without time")
+    workload = run.setup.workload
+    if len(run.requests) != workload.requests:
+        raise ValueError(f"it has {len(run.requests)} requests, and not {workload.requests}")
+    if (run.pool is None) != (run.setup.configuration == NO_L2):
+        raise ValueError(
+            f"the configuration {run.setup.configuration} and its L2 do not go together"
+        )
+    if run.repeat < 0:
+        raise ValueError(f"it is repeat {run.repeat}")
     for request in run.requests:
         parts = (request.device_tokens, request.host_tokens, request.output_tokens)
         if min(*parts, request.ttft_s, *request.itl_s) < 0:
@@ -70,9 +81,18 @@ def _refuse_twice(runs: Sequence[Record]) -> None:
         key = (case_of(run.setup), variant_of(run.setup), run.repeat)
         if key in seen:
             which = f"repeat {run.repeat} of {run.setup.configuration}"
-            what = f"{run.setup.experiment} has {which} twice"
+            what = f"{run.setup.experiment} has {which} twice, once as {run.name}"
             raise ToolError(what, "give the runs of one measurement", Exit.USAGE)
         seen.add(key)
+
+
+def _refuse_alike(results: Results) -> None:
+    """Refuse two workloads of an experiment that nothing of the report would tell apart."""
+    for name, cases in results.experiments.items():
+        places = [case.place for case in cases]
+        if len(set(places)) < len(places):
+            what = f"the experiment {name} has runs of two models, sizes of L1 or of pages"
+            raise ToolError(what, "give the runs of one measurement", Exit.USAGE)
 
 
 def _refuse_mixed(runs: Sequence[Record]) -> None:

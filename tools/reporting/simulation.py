@@ -111,6 +111,10 @@ class Compared:
     simulated: float
     engine: float
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.simulated <= 100 and 0 <= self.engine <= 100):
+            raise ValueError(f"the hit rates of {self.name} are none")
+
     @property
     def difference(self) -> float:
         """Percentage points that the simulation is above the engine."""
@@ -127,6 +131,8 @@ class Validation:
     def __post_init__(self) -> None:
         if not self.runs:
             raise ValueError("it has no runs")
+        if self.tolerated < 0:
+            raise ValueError(f"it tolerates {self.tolerated} points")
 
     @property
     def off(self) -> list[Compared]:

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from itertools import groupby
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from evidence.record import NO_L2, RAW
 from formats.capacity_output import heading_of
+from serving.printing import Printer
 from simulator.sizes import Pools
 from simulator.sweep import UNITS, WORTH, Payoff, Scene, Sweep, payoffs
 from simulator.validation import TOLERATED, Compared
@@ -26,10 +26,6 @@ _SAID = {
 }
 
 
-def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-
-
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for at, heading in enumerate(headings):
@@ -41,18 +37,18 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 def print_sweep(scene: Scene, pools: Pools, found: Sweep, details: bool) -> None:
     """Print the hit rates, where extra tokens pay, and in detail what came from where."""
-    console = _console()
-    console.print(heading_of(pools.served))
-    console.print(scene_line(scene, found.varied))
-    console.print(f"hit rate, % of the prompts' tokens; first column: {UNITS[found.varied]}")
-    console.print(_rates(found))
+    printer = Printer()
+    printer.print(heading_of(pools.served))
+    printer.print(scene_line(scene, found.varied))
+    printer.print(f"hit rate, % of the prompts' tokens; first column: {UNITS[found.varied]}")
+    printer.table(_rates(found))
     if details:
-        console.print(_sources(found))
-        console.print(_moved(found))
+        printer.table(_sources(found))
+        printer.table(_moved(found))
     for line in payoff_lines(found):
-        console.print(line)
+        printer.print(line)
     for reason in pools.refused:
-        console.print(f"refused: {reason}")
+        printer.print(f"refused: {reason}")
 
 
 def scene_line(scene: Scene, varied: str) -> str:
@@ -152,7 +148,7 @@ def sweep_json(scene: Scene, pools: Pools, found: Sweep) -> str:
         **asdict(found),
         "payoffs": [asdict(payoff) for payoff in payoffs(found)],
     }
-    return json.dumps(document, indent=2)
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def print_validation(found: Sequence[Compared], unusable: int) -> None:
@@ -170,18 +166,18 @@ def print_validation(found: Sequence[Compared], unusable: int) -> None:
         )
         for c in found
     ]
-    console = _console()
-    console.print(_table(headings, rows))
+    printer = Printer()
+    printer.table(_table(headings, rows))
     off = sum(not c.agrees for c in found)
     for name in dict.fromkeys(c.configuration for c in found):
         off_by = [c.difference for c in found if c.configuration == name]
-        console.print(f"{name}: {sum(off_by) / len(off_by):+.2f} points on average")
-    console.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
+        printer.print(f"{name}: {sum(off_by) / len(off_by):+.2f} points on average")
+    printer.print(f"{off} of {len(found)} runs differ by more than {TOLERATED:g} points")
     if unusable:
-        console.print(f"{unusable} runs say of themselves that they cannot be used")
+        printer.print(f"{unusable} runs say of themselves that they cannot be used")
 
 
 def validation_json(found: Sequence[Compared]) -> str:
     """Return every run beside its simulation as JSON."""
     runs = [{**asdict(c), "difference": c.difference, "agrees": c.agrees} for c in found]
-    return json.dumps({"tolerated": TOLERATED, "runs": runs}, indent=2)
+    return json.dumps({"tolerated": TOLERATED, "runs": runs}, indent=2, allow_nan=False)
