@@ -16,6 +16,11 @@ from formats.models import PRESETS
 from hiqcache.codecs import codec_class
 from hiqcache.geometry import KVGeometry
 from patchstack.context import ROOT
+from reporting.comparisons import pairings
+from reporting.measures import FIRST_TOKEN
+from reporting.restore import load_restore
+from reporting.runs import Results, load_runs
+from reporting.simulation import load_validation
 
 README = (ROOT / "README.md").read_text("utf-8")
 RESULTS = json.loads((ROOT / "docs" / "rate-distortion.json").read_text("utf-8"))
@@ -122,3 +127,46 @@ def test_the_hit_rates_are_those_of_the_committed_runs() -> None:
         assert shown["tokens restored from L2"][column] == f"{restored:,}"
         if pool := found[0].pool:
             assert shown["L2 capacity, tokens"][column] == f"{pool.slots:,}"
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_where_denser_formats_hit_more_is_what_was_measured() -> None:
+    runs = [run for run in read_records([ROOT / "results/runs/working-set"]) if not run.invalid]
+    sweep = [run for run in runs if run.setup.workload.working_set_tokens == 19_712]
+    hits = {run.setup.configuration: f"{run.hit_rate:.0%}".replace("%", " %") for run in sweep}
+    assert f"{19_712 / 6_782:.1f}" == "2.9"
+    told = ", ".join(f"{hits[name]} `{name}`" for name in ("int8", "k8v4", "int4"))
+    assert f"at 2.9 times the raw L2, {hits[RAW]} raw, {told}" in flat(README)
+
+
+def test_how_long_requests_waited_is_what_was_measured() -> None:
+    results = Results(tuple(load_runs([ROOT / "results/runs/equal-bytes"])))
+    (pair,) = (pair for pair in pairings(results.cases[0]) if pair.one.name == "int8")
+    found = pair.difference(FIRST_TOKEN)
+    raw = median(pair.other.values(FIRST_TOKEN.of).values())
+    told = f"{found.mean:.1f} s longer ({found.low:.1f} to {found.high:.1f}) than"
+    assert f"{told} the raw L2's {raw:.1f} s" in flat(README)
+
+
+def test_what_a_restore_takes_is_what_was_measured() -> None:
+    rows = load_restore(ROOT / "results/restore.json").rows
+    raw, int8 = (
+        next(row for row in rows if (row.configuration, row.prefix_tokens) == (name, 2048))
+        for name in (RAW, "int8")
+    )
+    assert (
+        f"a restore of 2,048 tokens takes {median(raw.ttft_s):.2f} s from the raw L2, "
+        f"{median(int8.ttft_s):.2f} s from the INT8 one and computing it "
+        f"{median(raw.cold_ttft_s):.1f} s"
+    ) in flat(README)
+
+
+def test_how_near_the_simulation_is() -> None:
+    found = load_validation(ROOT / "results/validation.json")
+    near = len(found.runs) - len(found.off)
+    (off,) = found.off
+    told = f"within {found.tolerated:g} points of hit rate of {near} of {len(found.runs)} runs"
+    assert f"{told} ({abs(off.difference):.1f} of the other)" in flat(README)
