@@ -40,6 +40,7 @@ from evidence.running import (
 )
 from evidence.sizing import l2_of_bytes, l2_of_tokens
 from hiqcache.geometry import KVGeometry
+from patchstack.context import ROOT
 from patchstack.errors import ToolError
 from serving.l2 import DevicePool
 from serving.metrics import snapshot
@@ -550,6 +551,12 @@ class TestCommandLine:
         assert experiment.main([*arguments, "--model", str(model)]) == 0
         assert "the L2s are told apart by" in capsys.readouterr().err
         assert not out.exists()
+
+    def test_what_the_guide_quotes_is_what_is_said(self, model, capsys):
+        assert experiment.main(["equal-bytes", "--model", str(model), "--dry-run"]) == 0
+        said = capsys.readouterr().err.splitlines()[-1]
+        guide = (ROOT / "docs" / "reproducing.md").read_text("utf-8")
+        assert f"\n    {said}\n" in guide
 
     def test_a_run_is_told_with_the_wait_that_the_report_has(self):
         assert "first token 0.50 s on average" in experiment.sentence(a_record())
