@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from serving.client import Reply
+from serving.client import Reply, RequestError
 from serving.l2 import NO_CODEC
 
 Tokens = tuple[int, ...]
@@ -73,6 +73,8 @@ class LruServer:
 
     def complete(self, ids: Sequence[int], scored_from: int = -1, new_tokens: int = 1) -> Reply:
         ids = tuple(ids)
+        if len(ids) + new_tokens > self.sizes[0]:
+            raise RequestError(f"{len(ids)} tokens are more than an L1 of {self.sizes[0]} holds")
         known = ids[: scored_from if scored_from >= 0 else len(ids) - 1]
         device = self.l1.found(known)
         host = max(self.l2.found(known) - device, 0)

@@ -197,10 +197,10 @@ def _try(client: Client, number: int, prefix: int, lengths: Lengths) -> Tried:
     client.flush()
     # No two prompts of a server begin alike.
     prompt = random_prompt(number, prefix + _SUFFIX_TOKENS)
-    fillers = lengths.l1_tokens // _FILLER_TOKENS + 1
+    filler = min(_FILLER_TOKENS, lengths.l1_tokens // 2)
     *others, last = (
-        random_prompt((lengths.repeats + 1) * other + number, _FILLER_TOKENS)
-        for other in range(1, fillers + 2)
+        random_prompt((lengths.repeats + 1) * other + number, filler)
+        for other in range(1, lengths.l1_tokens // filler + 3)
     )
     cold = client.complete(prompt)
     for other in others:
