@@ -309,6 +309,12 @@ def _on(device: str, runs: Sequence[Record]) -> list[Record]:
     return [replace(one, provenance={**one.provenance, "device": device}) for one in runs]
 
 
+def test_sweeps_come_last() -> None:
+    sweep = [replace(one, setup=replace(one.setup, experiment="a")) for one in synthetic_sweep()]
+    page = page_of(*sweep, *synthetic_runs(workload=SMALL))
+    assert page.index("## Experiment: equal-bytes") < page.index("## Experiment: a\n")
+
+
 def test_one_repeat_is_no_difference_and_no_table_of_them() -> None:
     page = page_of(*synthetic_runs(workload=SMALL, repeats=1))
     assert (
@@ -321,10 +327,10 @@ def test_a_sweep_has_a_row_for_each_workload() -> None:
     runs = synthetic_sweep()
     page = page_of(*runs)
     names = dict.fromkeys(one.setup.configuration for one in runs)
-    assert page.count(f"| working set, tokens | {' | '.join(names)} |") == 2, "hits and waits"
+    assert page.count(f"| workload | {' | '.join(names)} |") == 2, "hits and waits"
     sizes = {one.setup.workload.working_set_tokens for one in runs}
     for size in sizes:
-        hits, waits = rows_of(page, f"{size:,}")
+        hits, waits = rows_of(page, f"working set {size:,} tokens")
         assert len(hits) == len(waits) == len(names) and "-" not in (*hits, *waits)
 
 
@@ -342,7 +348,7 @@ def test_what_did_not_serve_a_workload_of_a_sweep_has_no_figure() -> None:
     largest = last.setup.workload
     kept = [one for one in runs if (one.setup.workload, one.setup.configuration) != (
         largest, last.setup.configuration)]  # fmt: skip
-    hits, waits = rows_of(page_of(*kept), f"{largest.working_set_tokens:,}")
+    hits, waits = rows_of(page_of(*kept), f"working set {largest.working_set_tokens:,} tokens")
     assert (hits[-1], waits[-1]) == ("-", "-") and "-" not in hits[:-1]
 
 

@@ -133,7 +133,7 @@ def _sweep(name: str, cases: Sequence[Case], at: int) -> list[Block]:
     names = list(names_of(cases))
     for measure in _SWEPT:
         rows = tuple(_workload(case, names, measure) for case in cases)
-        blocks += [Heading(measure.title), Table((along.axis, *names), rows)]
+        blocks += [Heading(measure.title), Table(("workload", *names), rows)]
     return blocks
 
 
@@ -141,7 +141,7 @@ def _workload(case: Case, names: Sequence[str], measure: Measure) -> tuple[str, 
     """Return the row of a workload in a sweep."""
     served = map(case.named, names)
     cells = (measure.spread(list(one.values(measure.of).values()) if one else []) for one in served)
-    return (f"{case.place:,}", *cells)
+    return (case.said, *cells)
 
 
 def describe(case: Case) -> str:

@@ -29,7 +29,8 @@ def make_document(inputs: Inputs) -> Document:
 def _sections(inputs: Inputs) -> Iterator[Section]:
     results = inputs.results
     yield in_short(results)
-    for at, (name, cases) in enumerate(results.experiments.items(), start=1):
+    sweeps_last = sorted(results.experiments.items(), key=lambda found: len(found[1]) > 1)
+    for at, (name, cases) in enumerate(sweeps_last, start=1):
         yield experiment(name, cases, at)
     yield beside_ours(results)
     yield from _beside_runs(inputs)
