@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from evidence.record import NO_L2, RAW, read_records
+from evidence.record import NO_L2, RAW
 from formats.capacity import Capacity, Deployment, capacity
 from formats.catalogue import built_in
 from formats.models import PRESETS
@@ -117,7 +117,7 @@ def test_how_many_answers_are_the_same_is_what_was_measured() -> None:
 
 def test_the_hit_rates_are_those_of_the_committed_runs() -> None:
     shown = {row[0]: row[1:] for row in table("| no L2 | raw BF16 L2 | INT8 L2")}
-    runs = [run for run in read_records([ROOT / "results/runs/equal-bytes"]) if not run.invalid]
+    runs = [run for run in load_runs([ROOT / "results/runs/equal-bytes"]) if not run.invalid]
     for column, name in enumerate((NO_L2, RAW, "int8")):
         found = [run for run in runs if run.setup.configuration == name]
         assert f"Medians of {len(found)} repeats" in README
@@ -134,7 +134,7 @@ def flat(text: str) -> str:
 
 
 def test_where_denser_formats_hit_more_is_what_was_measured() -> None:
-    runs = [run for run in read_records([ROOT / "results/runs/working-set"]) if not run.invalid]
+    runs = [run for run in load_runs([ROOT / "results/runs/working-set"]) if not run.invalid]
     sweep = [run for run in runs if run.setup.workload.working_set_tokens == 19_712]
     hits = {run.setup.configuration: f"{run.hit_rate:.0%}".replace("%", " %") for run in sweep}
     assert f"{19_712 / 6_782:.1f}" == "2.9"

@@ -374,8 +374,3 @@ def _json_of(file: Path) -> Any:
         return json.loads(text_of(file))
     except (OSError, ValueError, RecursionError):
         return None
-
-
-def read_records(paths: Iterable[Path]) -> Sequence[Record]:
-    """Read the runs of :func:`run_files`."""
-    return [read_record(file) for file in run_files(paths)]

@@ -180,7 +180,8 @@ def run(program: str, body: Callable[[], int], install: str = INSTALL) -> int:
         package = _PACKAGES.get(error.name or "", error.name)
         return _fail(program, f"{package} is not installed; run {install}", Exit.USAGE)
     except BrokenPipeError:
-        _give_up(sys.stdout)
+        if sys.stdout is not None:
+            _give_up(sys.stdout)
         return _fail(program, str(_unread("Broken pipe")), Exit.USAGE)
     except MemoryError:
         return _fail(program, "there is not enough memory; ask for less", Exit.USAGE)
