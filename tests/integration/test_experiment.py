@@ -60,6 +60,11 @@ def runs(experiment: Experiment, folder: Path) -> Runs:
     return {(run.setup.configuration, run.setup.workload.concurrency): run for run in records}
 
 
+def test_a_run_says_nothing_of_this_machines_folders(runs: Runs) -> None:
+    for run in runs.values():
+        assert not any(word.startswith("/") for word in (*run.server_command, *run.bench_command))
+
+
 def test_every_run_can_be_used(runs: Runs) -> None:
     assert {key: run.invalid for key, run in runs.items()} == {
         (name, at_a_time): None for name in CASE.configurations for at_a_time in (ALONE, TOGETHER)

@@ -191,7 +191,7 @@ class Record(Hits):
     provenance
         Revision, packages and machine (:mod:`evidence.provenance`).
     server_command, bench_command
-        Program and arguments.
+        Program and arguments, without the machine's folders.
     pool
         The host cache, or None without one.
     limits
@@ -255,6 +255,17 @@ class Record(Hits):
 def most_held(l2_use: Sequence[float], gauges: Mapping[str, float]) -> float:
     """Return the most tokens of all readings of an L2, the gauge at the end being one."""
     return max([*l2_use, gauges.get(USED, 0.0)])
+
+
+def without_folder(word: str) -> str:
+    """Leave of a path that starts at the root its last part, also behind an equals sign.
+
+    An argument of a command that anybody may read says nothing of one machine's folders then.
+    """
+    name, equals, value = word.rpartition("=")
+    if not value.startswith("/"):
+        return word
+    return f"{name}{equals}{value.rstrip('/').rpartition('/')[2]}"
 
 
 def text_of(file: Path) -> str:

@@ -25,6 +25,7 @@ from evidence.record import (
     Workload,
     most_held,
     read_record,
+    without_folder,
 )
 from evidence.sizing import l2_of_bytes, l2_of_tokens
 from evidence.watching import l2_watched
@@ -191,8 +192,8 @@ def _serve(
                 started=started,
                 invalid=why_invalid(workload, pool, benched.requests, counted, held),
                 provenance=environment,
-                server_command=launch.command,
-                bench_command=command,
+                server_command=tuple(map(without_folder, launch.command)),
+                bench_command=tuple(map(without_folder, command)),
                 pool=pool,
                 limits=limits,
                 counters=counted,

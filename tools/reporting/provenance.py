@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evidence.record import Record
+from evidence.record import Record, without_folder
 from reporting.content import Block, Bullets, Command, Heading, Section, Table, Text
 from reporting.measures import three_digits
 from reporting.runs import Results
@@ -90,13 +90,5 @@ def commands(results: Results) -> Section:
     blocks: list[Block] = [Text("Of the first run of each, without that machine's folders.")]
     for title, line in sorted(found.items(), reverse=True):
         if line:
-            blocks += [Heading(title), Command(shlex.join(map(_without_folder, line)))]
+            blocks += [Heading(title), Command(shlex.join(map(without_folder, line)))]
     return Section("Commands", tuple(blocks))
-
-
-def _without_folder(word: str) -> str:
-    """Leave the last part of a path that starts at the root, also behind an equals sign."""
-    name, equals, value = word.rpartition("=")
-    if not value.startswith("/"):
-        return word
-    return f"{name}{equals}{value.rstrip('/').rpartition('/')[2]}"
