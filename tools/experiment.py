@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -82,8 +83,6 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
     from evidence.cases import CASES, SCALES
     from evidence.record import read_record
     from evidence.running import Experiment, run_experiment
-    from patchstack.locking import held
-    from patchstack.report import Progress as StackProgress
     from simulator.expectation import expected
     from simulator.expectation import sentence as expectation
 
@@ -107,11 +106,19 @@ def run_case(given: Namespace, model: Path, progress: Progress) -> Exit:
         return Exit.DONE
     folder = given.out / "runs" / given.experiment
     folder.mkdir(parents=True, exist_ok=True)
-    with held([given.out], StackProgress()):
+    with alone_in(given.out):
         records = [read_record(file) for file in run_experiment(experiment, folder, progress)]
     for record in records:
         print(sentence(record))
     return Exit.FINDINGS if any(record.invalid for record in records) else Exit.DONE
+
+
+def alone_in(folder: Path) -> AbstractContextManager[None]:
+    """Wait for another experiment that writes there, and keep others out."""
+    from patchstack.locking import held
+    from patchstack.report import Progress as StackProgress
+
+    return held([folder], StackProgress())
 
 
 def refuse_part_of_a_page(tokens: int, page_size: int) -> None:
@@ -142,8 +149,6 @@ def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
     from evidence.cases import FORMATS
     from evidence.record import RAW
     from evidence.restore import FULL, SMALL, measure
-    from patchstack.locking import held
-    from patchstack.report import Progress as StackProgress
 
     lengths = FULL if given.scale == "full" else SMALL
     lengths = replace(
@@ -154,7 +159,7 @@ def run_restore(given: Namespace, model: Path, progress: Progress) -> Exit:
     refuse_part_of_a_page(min(lengths.prefixes), lengths.page_size)
     names = configurations(given, (RAW, *FORMATS))
     file = given.out / f"{RESTORE}.json"
-    with held([given.out], StackProgress()):
+    with alone_in(given.out):
         measure(model, names, lengths, file, progress)
     print(file)
     return Exit.DONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 #: Columns that no table needs.
@@ -22,11 +21,9 @@ class Printer(Console):
 
     def table(self, table: Table) -> None:
         """Print a table."""
-        there = self.width
-        self.width = _WIDEST
-        self.width = max(there, Measurement.get(self, self.options, table).maximum)
+        room = self.options.update(max_width=_WIDEST)
+        self.width = max(self.width, self.measure(table, options=room).maximum)
         self.print(table)
-        self.width = there
 
     def on_broken_pipe(self) -> None:
         """Leave what is done then to who called, and rich's exit aside."""
