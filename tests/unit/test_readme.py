@@ -170,3 +170,16 @@ def test_how_near_the_simulation_is() -> None:
     (off,) = found.off
     told = f"within {found.tolerated:g} points of hit rate of {near} of {len(found.runs)} runs"
     assert f"{told} ({abs(off.difference):.1f} of the other)" in flat(README)
+
+
+def test_where_more_tokens_pay_is_what_was_simulated() -> None:
+    budget = json.loads((ROOT / "results/simulation/budget.json").read_text("utf-8"))
+    found = next(one for one in budget["payoffs"] if one["format"] == "int8")
+    workload = budget["scene"]["workload"]
+    tokens = workload["groups"] * workload["prefix_tokens"]
+    pays = found["pays_at"]
+    assert (
+        f"for {tokens / 1e6:.1f} million tokens of prefixes with Qwen3-8B, `int8` gains a point or "
+        f"more with {pays[0]:,.0f} to {pays[-1]:,.0f} GB, and {found['most']:.0f} with "
+        f"{found['most_at']:,.0f} GB"
+    ) in flat(README)
