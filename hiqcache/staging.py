@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 import torch
 
-from hiqcache.codecs.base import KVCodec, UnitWorkspace
+from hiqcache.codecs.base import BlockFormat, KVCodec
+from hiqcache.kernels import slot_path_class
+from hiqcache.slots import SlotPath
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +43,8 @@ class _Lane:
 
     staged: torch.Tensor  # [layers, pages * 2 * rows_per_half, mover_row_bytes] uint8
     units: torch.Tensor  # the same memory, [layers, pages, unit_bytes]
-    keys: torch.Tensor  # [layers, tokens, kv_heads, head_dim]
-    values: torch.Tensor  # [layers, tokens, kv_heads, v_head_dim]
-    workspace: UnitWorkspace
+    keys: SlotPath
+    values: SlotPath  # the same one, where K and V are alike
     host_rows: dict[str, torch.Tensor]  # [pages, rows_per_half] int64, by type of device
     staging_rows: dict[str, torch.Tensor]  # the same; row of a half, as constants
 
@@ -51,19 +52,15 @@ class _Lane:
     def allocate(
         cls, codec: KVCodec, layers: int, pages: int, devices: Sequence[torch.device]
     ) -> _Lane:
-        g, unit, device = codec.geometry, codec.unit, devices[-1]
-        tokens = pages * g.page_size
-        units = torch.empty((layers, pages, unit.unit_bytes), dtype=torch.uint8, device=device)
-
-        def rows(heads: int, dim: int) -> torch.Tensor:
-            return torch.empty((layers, tokens, heads, dim), dtype=g.dtype, device=device)
-
+        unit, device = codec.unit, devices[-1]
+        # What is behind the blocks stays zero.
+        units = torch.zeros((layers, pages, unit.unit_bytes), dtype=torch.uint8, device=device)
+        keys, values = _paths(codec, layers, pages, device)
         return cls(
             staged=units.view(layers, -1, unit.mover_row_bytes),
             units=units,
-            keys=rows(g.keys.heads, g.keys.dim),
-            values=rows(g.values.heads, g.values.dim),
-            workspace=codec.workspace(layers * pages, device),
+            keys=keys,
+            values=values,
             host_rows={
                 d.type: torch.empty((pages, unit.rows_per_half), dtype=torch.int64, device=d)
                 for d in devices
@@ -80,10 +77,31 @@ class _Lane:
         return self.staged[:, :-rows_per_half], self.staged[:, rows_per_half:]
 
     @property
+    def pages(self) -> int:
+        """Pages of a chunk."""
+        return self.units.shape[1]
+
+    def buffers(self) -> list[torch.Tensor]:
+        """Its memory on the device, each tensor once."""
+        owned = [self.units, *self.keys.tensors(), *self.values.tensors()]
+        return list({id(tensor): tensor for tensor in owned}.values())
+
+    @property
     def nbytes(self) -> int:
         """Device bytes of it all."""
-        buffers = [*self.workspace.tensors(), self.units, self.keys, self.values]
-        return sum(buffer.nbytes for buffer in buffers)
+        return sum(buffer.nbytes for buffer in self.buffers())
+
+
+def _paths(
+    codec: KVCodec, layers: int, pages: int, device: torch.device
+) -> tuple[SlotPath, SlotPath]:
+    """K's and V's path."""
+
+    def path(form: BlockFormat) -> SlotPath:
+        return slot_path_class(form, device)(form, layers, pages, device)
+
+    keys = path(codec.keys)
+    return keys, keys if codec.alike else path(codec.values)
 
 
 class StagedTransfer:
@@ -122,7 +140,7 @@ class StagedTransfer:
     @property
     def chunk_tokens(self) -> int:
         """Tokens of one chunk of a backup."""
-        return self._backup.keys.shape[1]
+        return self._backup.pages * self.codec.geometry.page_size
 
     @property
     def backup_halves(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -138,8 +156,14 @@ class StagedTransfer:
 
     @property
     def nbytes(self) -> int:
-        """Device bytes of the staging buffers, the gathered rows and the codec's temporaries."""
+        """Device bytes of the staging buffers, and of what encodes and decodes them."""
         return self._backup.nbytes + self._load.nbytes
+
+    @property
+    def kernels(self) -> str:
+        """What encodes and decodes, of K and of V where these differ."""
+        names = (self._load.keys.name, self._load.values.name)
+        return " and ".join(dict.fromkeys(names))
 
     def summary(self) -> str:
         """One line for a server's log."""
@@ -148,7 +172,7 @@ class StagedTransfer:
             f"{c.id}, {c.bytes_per_token} B/token ({g.bytes_per_token} raw, "
             f"{g.bytes_per_token / c.bytes_per_token:.3f}x), pages of {g.page_size} in "
             f"2 x {c.unit.rows_per_half} rows of {c.unit.mover_row_bytes} B, "
-            f"{self.nbytes / 2**20:.1f} MiB of staging"
+            f"{self.nbytes / 2**20:.1f} MiB of staging, {self.kernels} kernels"
         )
 
     def backup(
@@ -214,28 +238,18 @@ class StagedTransfer:
     def _encode(
         self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], slots: torch.Tensor
     ) -> None:
-        """Gather the rows of a chunk and encode them."""
-        lane, count = self._backup, slots.shape[0]
-        for rows, cache in ((lane.keys, keys), (lane.values, values)):
-            for layer_rows, layer in zip(rows[:, :count], cache, strict=True):
-                torch.index_select(layer, 0, slots, out=layer_rows)
-        self.codec.encode(*self._pages(lane, count), lane.workspace)
+        """Gather and encode the rows of a chunk."""
+        lane, pages = self._backup, slots.shape[0] // self.codec.geometry.page_size
+        key_blocks, value_blocks, _ = self.codec.parts(lane.units[:, :pages])
+        lane.keys.encode(keys, slots, key_blocks)
+        lane.values.encode(values, slots, value_blocks)
 
     def _decode(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Decode a chunk of a layer and scatter its rows."""
-        lane, count = self._load, slots.shape[0]
-        decoded_keys, decoded_values, units = self._pages(lane, count)
-        self.codec.decode(units, decoded_keys, decoded_values, lane.workspace)
-        keys.index_copy_(0, slots, lane.keys[0, :count])
-        values.index_copy_(0, slots, lane.values[0, :count])
-
-    def _pages(self, lane: _Lane, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """K and V of a lane's first ``count`` tokens, by pages, and their units."""
-        page = self.codec.geometry.page_size
-        keys, values = (
-            rows[:, :count].unflatten(1, (count // page, page)) for rows in (lane.keys, lane.values)
-        )
-        return keys, values, lane.units[:, : count // page]
+        lane, pages = self._load, slots.shape[0] // self.codec.geometry.page_size
+        key_blocks, value_blocks, _ = self.codec.parts(lane.units[0, :pages])
+        lane.keys.decode(key_blocks, keys, slots)
+        lane.values.decode(value_blocks, values, slots)
 
     def _chunks(
         self, lane: _Lane, device_indices: torch.Tensor, host_indices: torch.Tensor
@@ -252,7 +266,7 @@ class StagedTransfer:
         # A mover takes both of its indices where it was given the device's: on the device, or on
         # the host for the direct backend. Host slots alone may stay on the host.
         staging_rows = lane.staging_rows[device_indices.device.type]
-        step = lane.keys.shape[1]
+        step = lane.pages * page
         for start in range(0, slots.shape[0], step):
             chunk = slice(start, start + step)
             host_rows = self._host_rows(lane, host_indices[chunk])

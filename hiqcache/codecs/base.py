@@ -133,11 +133,15 @@ class KVCodec:
         used = self.keys.layout.used_bytes + self.values.layout.used_bytes
         return self.unit.unit_bytes - used
 
+    @property
+    def alike(self) -> bool:
+        """Whether what serves K serves V."""
+        return type(self.keys) is type(self.values) and self.keys.rows == self.values.rows
+
     def workspace(self, units: int, device: torch.device | str) -> UnitWorkspace:
         """Temporaries for calls of up to ``units`` units; one for each stream that calls."""
         keys = self.keys.workspace(units, device)
-        alike = type(self.keys) is type(self.values) and self.keys.rows == self.values.rows
-        return UnitWorkspace(keys, keys if alike else self.values.workspace(units, device))
+        return UnitWorkspace(keys, keys if self.alike else self.values.workspace(units, device))
 
     def encode(
         self,
@@ -158,7 +162,7 @@ class KVCodec:
         workspace : UnitWorkspace
             What :meth:`workspace` returned, for at least as many units.
         """
-        key_blocks, value_blocks, padding = self._parts(units)
+        key_blocks, value_blocks, padding = self.parts(units)
         self.keys.encode(keys, key_blocks, workspace.keys)
         self.values.encode(values, value_blocks, workspace.values)
         padding.zero_()
@@ -171,11 +175,12 @@ class KVCodec:
         workspace: UnitWorkspace,
     ) -> None:
         """Decode units; shapes as in :meth:`encode`."""
-        key_blocks, value_blocks, _ = self._parts(units)
+        key_blocks, value_blocks, _ = self.parts(units)
         self.keys.decode(key_blocks, keys, workspace.keys)
         self.values.decode(value_blocks, values, workspace.values)
 
-    def _parts(self, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def parts(self, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """View the blocks of K, those of V, and what is behind them, of ``[..., unit_bytes]``."""
         keys_end = self.unit.key_bytes
         values_end = keys_end + self.unit.value_bytes
         return units[..., :keys_end], units[..., keys_end:values_end], units[..., values_end:]
