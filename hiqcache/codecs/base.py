@@ -77,11 +77,6 @@ class UnitWorkspace:
     keys: Workspace | None
     values: Workspace | None
 
-    def tensors(self) -> list[torch.Tensor]:
-        """Each of them once; K and V may share theirs."""
-        parts = [part for part in (self.keys, self.values) if part is not None]
-        return list({id(t): t for part in parts for t in vars(part).values()}.values())
-
 
 class KVCodec:
     """A format for K and one for V: what a server keeps its host copies with.
